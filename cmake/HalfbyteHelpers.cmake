@@ -1,0 +1,87 @@
+# One helper each for a library, a test, a benchmark and a fuzz target, so that every folder's list stays short.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+find_program(HALFBYTE_CCACHE ccache)
+if(HALFBYTE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HALFBYTE_CCACHE})
+endif()
+
+# Options that every target of the project gets, and nobody who links it.
+add_library(halfbyte_options INTERFACE)
+target_compile_options(halfbyte_options INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+  # The numerics contract (docs/numerics.md) fixes every rounding: the compiler may not fuse a*b+c on its own.
+  -ffp-contract=off)
+if(HALFBYTE_WERROR)
+  target_compile_options(halfbyte_options INTERFACE -Werror)
+endif()
+if(HALFBYTE_SANITIZE)
+  target_compile_options(halfbyte_options INTERFACE -fsanitize=${HALFBYTE_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(halfbyte_options INTERFACE -fsanitize=${HALFBYTE_SANITIZE})
+  if(HALFBYTE_SANITIZE MATCHES "undefined")
+    target_compile_options(halfbyte_options INTERFACE -fno-sanitize-recover=all)
+  endif()
+endif()
+
+# hb_library(NAME SRCS ... DEPS ... SYSTEM_DEPS ...): library hb_NAME of the folder src/NAME.
+# DEPS are names of folders. The layers are checked by tests/layers/include_table_test.py, not by the linker.
+function(hb_library name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;SYSTEM_DEPS" ${ARGN})
+  add_library(hb_${name} STATIC ${ARG_SRCS})
+  add_library(halfbyte::${name} ALIAS hb_${name})
+  target_include_directories(hb_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(hb_${name} PRIVATE halfbyte_options ${ARG_SYSTEM_DEPS})
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(hb_${name} PUBLIC halfbyte::${dep})
+  endforeach()
+endfunction()
+
+# hb_test(NAME SRCS ... DEPS ... SYSTEM_DEPS ... LABELS ...): a GoogleTest program registered with ctest as one test.
+function(hb_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;SYSTEM_DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE halfbyte_options GTest::gtest GTest::gmock GTest::gtest_main ${ARG_SYSTEM_DEPS})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${name} PRIVATE halfbyte::${dep})
+  endforeach()
+  target_compile_definitions(${name} PRIVATE
+    HALFBYTE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" HALFBYTE_TEST_TMP="${CMAKE_BINARY_DIR}/test_tmp/${name}")
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test_tmp/${name})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# hb_bench(NAME SRCS ... DEPS ...): a Google Benchmark program in bin/.
+function(hb_bench name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE halfbyte_options benchmark::benchmark)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${name} PRIVATE halfbyte::${dep})
+  endforeach()
+endfunction()
+
+# hb_fuzz(NAME SRCS ... DEPS ...): a libFuzzer target; its seeds lie in fuzz/corpus/NAME.
+function(hb_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE halfbyte_options)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${name} PRIVATE halfbyte::${dep})
+  endforeach()
+endfunction()

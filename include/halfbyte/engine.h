@@ -1,0 +1,79 @@
+// The engine: continuous batching over paged KV. One thread steps it; others submit and cancel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "halfbyte/generate.h"
+#include "halfbyte/model.h"
+#include "halfbyte/status.h"
+
+namespace halfbyte {
+
+struct EngineOptions {
+  int max_batch = 16;         // requests running at once
+  int64_t context = 0;        // tokens a request may reach; 0: the model's
+  int64_t kv_tokens = 0;      // capacity of the KV cache over all requests; 0: context * 1, at least one request
+  int64_t prefill_chunk = 512;  // prompt tokens a step
+  int64_t page_tokens = 32;
+  int max_waiting = 1024;     // requests queued; one more is refused
+};
+
+// Teacher-forced scores of a token sequence.
+struct ScoreOptions {
+  bool logits = false;    // keep the full logits (vocab floats a token)
+  bool entropy = true;
+};
+struct ScoreResult {
+  // One entry a token but the first: log p(token[i+1] | token[0..i]), nats.
+  std::vector<float> logprobs;
+  std::vector<float> entropies;   // of the distribution that token[i+1] is drawn from
+  std::vector<int32_t> argmax;
+  std::vector<float> logits;      // [tokens - 1, vocab] if asked for
+};
+
+// Sees a linear's input rows (FP32, before quantisation) during score(): calibration. x is [rows, k].
+using ActivationTap = std::function<void(const std::string& linear, std::span<const float> x, int64_t rows, int64_t k)>;
+
+struct EngineMetrics {
+  int64_t running = 0, waiting = 0;
+  int64_t kv_tokens_used = 0, kv_tokens_total = 0;
+  uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
+  uint64_t preemptions = 0;
+};
+
+// submit, cancel and metrics are thread-safe; step, score and set_tap belong to one thread.
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const EngineOptions& options = {});
+  ~Engine();
+
+  // The request's id. kInvalidArgument: empty prompt, token ids out of range, bad sampling values;
+  // kResourceExhausted: longer than the context (says both numbers), queue full.
+  Result<uint64_t> submit(GenerateRequest request);
+  // Takes effect within one step. Unknown ids are ignored.
+  void cancel(uint64_t request);
+
+  // One engine step: schedules, runs the model, samples, accepts. Returns what was generated, in request order.
+  // With nothing to do it returns an empty vector at once.
+  Result<std::vector<TokenEvent>> step();
+  // True while requests wait or run.
+  bool busy() const;
+
+  Result<ScoreResult> score(std::span<const int32_t> tokens, const ScoreOptions& options = {});
+  void set_tap(ActivationTap tap);
+
+  EngineMetrics metrics() const;
+  const Model& model() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace halfbyte

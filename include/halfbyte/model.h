@@ -1,0 +1,61 @@
+// A loaded model: weights packed for this machine's kernels, configuration and precision plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "halfbyte/plan.h"
+#include "halfbyte/status.h"
+
+namespace halfbyte {
+
+struct ModelConfig;  // src/model/config.h
+
+struct LoadOptions {
+  // Empty: the folder's halfbyte_plan.json; else what its quantisation says; else the default for this machine (w4a16).
+  std::optional<PrecisionPlan> plan;
+  std::string kernels;  // "": the best this CPU runs; "ref", "avx2", "avx512": forced, an error if it cannot run
+  int threads = 0;      // 0: default_thread_count()
+  // Called from the loading thread with bytes done and in total. Return false to stop (Status kCancelled).
+  std::function<bool(uint64_t done, uint64_t total)> progress;
+};
+
+struct ModelSummary {
+  std::string path;
+  std::string source;        // "Hugging Face folder", "GGUF v3", "ModelOpt NVFP4 folder"
+  std::string architecture;  // "llama", "qwen2", "qwen3"
+  int64_t parameters = 0;
+  int64_t context = 0;       // longest supported, tokens
+  int64_t vocab = 0;
+  uint64_t weight_bytes = 0;        // in memory
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t decode_bytes_per_token = 0;  // weights a decode step reads
+  std::string kernels;       // the implementation chosen, e.g. "avx2"
+  double load_seconds = 0;
+};
+
+// Thread-safe after load: immutable.
+class Model {
+ public:
+  // `path`: a Hugging Face folder or a .gguf file. Errors name what was looked for and the next step; not enough memory
+  // is kResourceExhausted and says how much is needed, before anything is allocated.
+  static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options = {});
+  ~Model();
+
+  const ModelConfig& config() const;
+  const PrecisionPlan& plan() const;
+  const ModelSummary& summary() const;
+
+  struct Impl;  // src/model
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  Model();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace halfbyte

@@ -1,0 +1,67 @@
+// The precision plan: which number format each part of a model uses. A model is weights plus a plan; no method is an
+// `if` in the model code. Stored beside the weights as halfbyte_plan.json, chosen by preset name, overridden field by
+// field and per layer.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "halfbyte/status.h"
+
+namespace halfbyte {
+
+// bf16 keeps a checkpoint's BF16 values; f32 is the reference precision (parity tests and study).
+enum class WeightKind { kF32, kBF16, kNVFP4, kMXFP4 };
+// What a linear's input is rounded to. kF8: FP8 (NVFP4 weights) or MXFP8 (MXFP4 weights). kF4: the weights' FP4 format.
+enum class ActivationKind { kF32, kBF16, kF8, kF4 };
+// Where the tensor scale of FP4 and FP8 activations comes from; block scales are always made online.
+enum class ActivationScale { kStatic, kPerToken };
+enum class KvKind { kF32, kBF16 };
+
+struct LinearPlan {
+  WeightKind weights = WeightKind::kBF16;
+  ActivationKind activations = ActivationKind::kBF16;
+  ActivationScale activation_scale = ActivationScale::kPerToken;
+  bool operator==(const LinearPlan&) const = default;
+};
+
+// One override: the fields named in `fields` replace the plan's for every linear whose name matches `pattern`
+// (glob: * and ?; matched against e.g. "layers.3.mlp.down_proj" and "lm_head"). Later overrides win.
+struct LinearOverride {
+  std::string pattern;
+  std::vector<std::string> fields;  // of "weights", "activations", "activation_scale"
+  LinearPlan values;
+  bool operator==(const LinearOverride&) const = default;
+};
+
+struct PrecisionPlan {
+  std::string preset = "bf16";  // the name it started from
+  LinearPlan linear;            // every linear of the decoder layers
+  LinearPlan head;              // lm_head
+  WeightKind embedding = WeightKind::kBF16;
+  KvKind kv = KvKind::kBF16;
+  std::vector<LinearOverride> overrides;
+  bool operator==(const PrecisionPlan&) const = default;
+
+  // The linear plan of one module after the overrides; `name` without the "model." prefix.
+  LinearPlan linear_for(std::string_view name) const;
+};
+
+// Names of the presets, for help and messages: f32, bf16, w4a16, w4a8, w4a4, and -mxfp4 forms of the last three.
+std::vector<std::string> plan_preset_names();
+// invalid_argument with the list of names.
+Result<PrecisionPlan> plan_preset(std::string_view name);
+// "w4a4", or "w4a16,kv=f32,layers.0.*:weights=bf16": a preset followed by field=value and pattern:field=value parts.
+Result<PrecisionPlan> parse_plan(std::string_view text);
+
+// halfbyte_plan.json. Unknown keys are an error that names them.
+std::string plan_to_json(const PrecisionPlan& plan);
+Result<PrecisionPlan> plan_from_json(std::string_view json, std::string_view file_name);
+
+const char* name_of(WeightKind kind);       // "f32", "bf16", "nvfp4", "mxfp4"
+const char* name_of(ActivationKind kind);   // "f32", "bf16", "fp8", "fp4"
+const char* name_of(ActivationScale kind);  // "static", "per_token"
+const char* name_of(KvKind kind);
+
+}  // namespace halfbyte

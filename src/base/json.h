@@ -1,0 +1,85 @@
+// Reading untrusted JSON with limits. A thin view over simdjson's DOM, so that no other header needs it and every
+// message names the document and the path of the value ("config.json: rope_scaling.factor: ...").
+//
+// JSON is written with nlohmann::ordered_json, in the .cpp files that write it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace halfbyte {
+
+struct JsonLimits {
+  size_t max_bytes = size_t{256} << 20;
+  size_t max_depth = 64;
+};
+
+enum class JsonKind { kNull, kBool, kInt, kDouble, kString, kArray, kObject };
+
+class JsonDocument;
+
+// One value of a document; cheap to copy. Thread-compatible. The JsonDocument must outlive it.
+class JsonValue {
+ public:
+  JsonKind kind() const;
+  bool is_null() const { return kind() == JsonKind::kNull; }
+  bool is_object() const { return kind() == JsonKind::kObject; }
+  bool is_array() const { return kind() == JsonKind::kArray; }
+  bool is_string() const { return kind() == JsonKind::kString; }
+
+  // "model.vocab[3]", or "" for the root.
+  const std::string& path() const { return path_; }
+
+  // Typed reads: invalid_data that names document, path, kind expected and found.
+  Result<bool> as_bool() const;
+  Result<int64_t> as_int(int64_t min, int64_t max) const;  // also accepts a double without fraction
+  Result<double> as_double() const;                        // also accepts an integer
+  Result<std::string_view> as_string() const;              // lives as long as the document
+
+  // Object: the member, or not there. A null member counts as not there for find_set().
+  std::optional<JsonValue> find(std::string_view key) const;
+  std::optional<JsonValue> find_set(std::string_view key) const;
+  Result<JsonValue> at(std::string_view key) const;
+  // Members in file order. Duplicate keys are refused when the document is parsed.
+  Result<std::vector<std::pair<std::string_view, JsonValue>>> members() const;
+  // Elements in file order.
+  Result<std::vector<JsonValue>> elements() const;
+
+  // A failure about this value: "config.json: hidden_size: <text>".
+  Status error(std::string text) const;
+
+ private:
+  friend class JsonDocument;
+  const JsonDocument* document_ = nullptr;
+  const void* tape_ = nullptr;  // simdjson::dom::element, taken apart
+  size_t index_ = 0;
+  std::string path_;
+};
+
+class JsonDocument {
+ public:
+  // `name` is what messages call the document, usually the file's name. Refuses: too large, too deep, broken JSON,
+  // invalid UTF-8, duplicate keys in one object.
+  static Result<std::unique_ptr<JsonDocument>> parse(std::string_view text, std::string name, JsonLimits limits = {});
+  static Result<std::unique_ptr<JsonDocument>> read_file(const std::string& path, JsonLimits limits = {});
+  ~JsonDocument();
+
+  JsonValue root() const;
+  const std::string& name() const;
+
+ private:
+  friend class JsonValue;
+  struct Impl;
+  JsonDocument();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace halfbyte

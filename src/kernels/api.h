@@ -1,0 +1,77 @@
+// The operations a model is made of, on plain views. Every operation has a scalar reference and faster forms; the
+// registry chooses one per machine, says which, and can be forced. The order of every sum is in docs/numerics.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tensor/quant_linear.h"
+
+namespace halfbyte {
+
+// Instruction sets with kernels of their own, in rising order of preference.
+enum class Isa : uint8_t { kRef, kAvx2, kAvx512 };
+const char* isa_name(Isa isa);  // "ref", "avx2", "avx512"
+
+// What a linear's input is rounded to.
+enum class ActivationMode : uint8_t { kF32, kA16, kA8, kA4 };
+
+// One way to run y = x W^T (+ bias) for one weight format and activation mode. Functions are stateless and thread-safe.
+struct LinearKernel {
+  std::string_view name;  // "linear_nvfp4_a16_avx2"
+  Isa isa;
+  WeightFormat weights;
+  ActivationMode activations;
+  int64_t row_tile;  // output rows a unit of work: n ranges begin at multiples of it
+  int64_t max_rows;  // input rows (tokens) that share one pass over the weights
+
+  // The weight in this kernel's layout: bytes of all of it, and packing of rows [n_begin, n_end) into `packed` (the
+  // start of the whole). n_begin is a multiple of row_tile.
+  size_t (*packed_bytes)(int64_t n, int64_t k);
+  void (*pack)(const QuantLinear& w, int64_t n_begin, int64_t n_end, std::byte* packed);
+
+  // Activations: bytes of one row in this kernel's form, and the conversion of `rows` rows x [rows, k].
+  // alpha > 0: the static tensor scale; alpha == 0: per token.
+  size_t (*activation_bytes)(int64_t k);
+  void (*quantize)(const float* x, int64_t rows, int64_t k, float alpha, std::byte* out);
+
+  // y[m, n] for n in [n_begin, n_end), m in [0, rows), rows <= max_rows; y has leading dimension ldy (floats).
+  // tensor_scale: alpha_w. bias: [n] or null.
+  void (*run)(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
+              const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy);
+};
+
+// Rows x [rows, k] -> y [rows, k]: x / rms(x) * weight.
+using RmsNormFn = void (*)(const float* x, const float* weight, float eps, int64_t rows, int64_t k, float* y);
+
+// Rotates pairs (i, i + head_dim/2) of each head in place. x: [heads, head_dim]; cos, sin: [head_dim/2] of this position.
+using RopeFn = void (*)(float* x, const float* cos, const float* sin, int64_t heads, int64_t head_dim);
+
+// out = silu(gate) * up, elementwise over n.
+using SiluMulFn = void (*)(const float* gate, const float* up, int64_t n, float* out);
+
+// One page of a KV cache holds, for one layer, K then V as [kv_heads, page_tokens, head_dim]; see model/kv_cache.h.
+struct KvView {
+  const std::byte* const* pages = nullptr;  // the sequence's pages, in order, for this layer
+  int64_t page_tokens = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  bool bf16 = true;  // else FP32
+};
+
+// Causal attention of one query row at `position` (sees positions 0..position) for the query heads of one KV head.
+// q, out: [group, head_dim], group = heads / kv_heads; scratch: attention_scratch_floats(group, head_dim) floats.
+using AttentionFn = void (*)(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position,
+                             float scale, float* scratch, float* out);
+int64_t attention_scratch_floats(int64_t group, int64_t head_dim);
+
+struct VectorKernels {
+  Isa isa;
+  RmsNormFn rmsnorm;
+  RopeFn rope;
+  SiluMulFn silu_mul;
+  AttentionFn attention;
+};
+
+}  // namespace halfbyte
