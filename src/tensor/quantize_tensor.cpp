@@ -1,0 +1,161 @@
+#include "tensor/quantize_tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "base/checked.h"
+#include "formats/bf16.h"
+#include "formats/nvfp4.h"
+
+namespace halfbyte {
+namespace {
+
+// Rows read at a time by one thread: about 256 KiB of FP32, so that a row is still in the second-level cache when it is
+// rounded.
+int64_t rows_at_a_time(int64_t k) {
+  return std::max<int64_t>(1, 65536 / std::max<int64_t>(1, k));
+}
+
+// Keeps the first failure of a parallel loop, by row, so that the message does not depend on timing.
+class FirstFailure {
+ public:
+  void add(int64_t row, Status status) {
+    const std::lock_guard lock(mutex_);
+    if (status_.ok() || row < row_) {
+      row_ = row;
+      status_ = std::move(status);
+    }
+  }
+  Status take() { return std::move(status_); }
+
+ private:
+  std::mutex mutex_;
+  int64_t row_ = 0;
+  Status status_;
+};
+
+Status check_finite(const WeightSource& source, int64_t first, int64_t rows, std::span<const float> values) {
+  if (is_finite(abs_max(values.data(), rows * source.k))) return {};
+  for (int64_t i = 0; i < rows * source.k; ++i) {
+    if (is_finite(values[i])) continue;
+    return invalid_data(source.name + ": " + (is_nan(values[i]) ? "a NaN" : "an infinity") + " at row " +
+                        std::to_string(first + i / source.k) + ", column " + std::to_string(i % source.k) +
+                        " of the weight, expected finite numbers; the checkpoint is damaged");
+  }
+  return {};
+}
+
+// Calls body(first, rows, values) on chunks of rows, in parallel; stops at failures.
+template <class Body>
+Status for_each_chunk(const WeightSource& source, ThreadPool& pool, const Body& body) {
+  FirstFailure failure;
+  const int64_t chunk = rows_at_a_time(source.k);
+  pool.parallel_for(source.n, 1, [&](int64_t begin, int64_t end, int thread) {
+    std::vector<float> buffer(static_cast<size_t>(std::min(chunk, end - begin) * source.k));
+    for (int64_t first = begin; first < end; first += chunk) {
+      const int64_t rows = std::min(chunk, end - first);
+      const std::span<float> values(buffer.data(), static_cast<size_t>(rows * source.k));
+      Status status = source.read(first, rows, values);
+      if (status.ok()) status = check_finite(source, first, rows, values);
+      if (!status.ok()) return failure.add(first, std::move(status));
+      body(first, rows, values, thread);
+    }
+  });
+  return failure.take();
+}
+
+Status check_shape(const WeightSource& source) {
+  if (source.n > 0 && source.k > 0 && checked_mul(source.n, source.k).value_or(UINT64_MAX) < (uint64_t{1} << 48))
+    return {};
+  return invalid_argument(source.name + ": cannot round a weight of shape [" + std::to_string(source.n) + ", " +
+                          std::to_string(source.k) + "], expected at least one row and one column");
+}
+
+void quantize_one_row(const float* x, const QuantizeOptions& options, int64_t row, QuantLinear& out) {
+  uint8_t* codes = out.codes.mutable_as<uint8_t>() + row * code_bytes_per_row(out.format, out.k);
+  uint8_t* scales = out.block_scales.mutable_as<uint8_t>() + row * scale_bytes_per_row(out.format, out.k);
+  switch (out.format) {
+    case WeightFormat::kF32:
+      std::memcpy(codes, x, static_cast<size_t>(out.k) * sizeof(float));
+      return;
+    case WeightFormat::kBF16: {
+      auto* values = out.codes.mutable_as<uint16_t>() + row * out.k;
+      for (int64_t i = 0; i < out.k; ++i) values[i] = BF16::encode(x[i]);
+      return;
+    }
+    case WeightFormat::kNVFP4:
+      NVFP4::quantize_weight_row(x, out.k, out.tensor_scale, codes, scales);
+      return;
+    case WeightFormat::kMXFP4:
+      MXFP4::quantize_row(x, out.k, options.mxfp4_rule, codes, scales);
+      return;
+  }
+}
+
+}  // namespace
+
+WeightSource weight_source(std::string name, const float* w, int64_t n, int64_t k) {
+  return {std::move(name), n, k, [w, k](int64_t first, int64_t rows, std::span<float> out) {
+            std::copy_n(w + first * k, rows * k, out.data());
+            return Status();
+          }};
+}
+
+Result<float> weight_amax(const WeightSource& source, ThreadPool& pool) {
+  HB_TRY(check_shape(source));
+  std::vector<float> amax(static_cast<size_t>(pool.threads()), 0.0f);
+  HB_TRY(for_each_chunk(source, pool, [&](int64_t, int64_t, std::span<const float> values, int thread) {
+    float& mine = amax[static_cast<size_t>(thread)];
+    mine = std::max(mine, abs_max(values.data(), static_cast<int64_t>(values.size())));
+  }));
+  return *std::max_element(amax.begin(), amax.end());
+}
+
+Result<QuantLinear> quantize_weight(const WeightSource& source, const QuantizeOptions& options, ThreadPool& pool) {
+  HB_TRY(check_shape(source));
+  QuantLinear out;
+  out.name = source.name;
+  out.format = options.format;
+  out.n = source.n;
+  out.k = source.k;
+  if (options.format == WeightFormat::kNVFP4) {
+    float amax = options.amax;
+    if (amax == 0.0f) {
+      HB_ASSIGN(amax, weight_amax(source, pool));
+    }
+    out.tensor_scale = NVFP4::tensor_scale(amax);
+  }
+  out.codes = Buffer::allocate(static_cast<size_t>(out.n * code_bytes_per_row(out.format, out.k)));
+  out.block_scales = Buffer::allocate(static_cast<size_t>(out.n * scale_bytes_per_row(out.format, out.k)));
+  HB_TRY(for_each_chunk(source, pool, [&](int64_t first, int64_t rows, std::span<const float> values, int) {
+    for (int64_t r = 0; r < rows; ++r) quantize_one_row(values.data() + r * source.k, options, first + r, out);
+  }));
+  return out;
+}
+
+void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out) {
+  const auto* codes = w.codes.as<uint8_t>() + row * code_bytes_per_row(w.format, w.k);
+  const auto* scales = w.block_scales.as<uint8_t>() + row * scale_bytes_per_row(w.format, w.k);
+  switch (w.format) {
+    case WeightFormat::kF32:
+      std::memcpy(out.data(), codes, static_cast<size_t>(w.k) * sizeof(float));
+      return;
+    case WeightFormat::kBF16:
+      for (int64_t i = 0; i < w.k; ++i) {
+        uint16_t code;
+        std::memcpy(&code, codes + 2 * i, 2);  // a borrowed buffer may be unaligned
+        out[i] = BF16::decode(code);
+      }
+      return;
+    case WeightFormat::kNVFP4:
+      NVFP4::dequantize_row(codes, scales, w.tensor_scale, w.k, out.data());
+      return;
+    case WeightFormat::kMXFP4:
+      MXFP4::dequantize_row(codes, scales, w.k, out.data());
+      return;
+  }
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,49 @@
+// Rounds a weight into the normal form QuantLinear, row by row and in parallel, and back. What loading (rounding at
+// load) and the exporter use; the arithmetic is that of formats/ (docs/numerics.md 1 and 2).
+//
+//   HB_ASSIGN(float amax, weight_amax(source, pool));
+//   HB_ASSIGN(QuantLinear q, quantize_weight(source, {.format = WeightFormat::kNVFP4, .amax = amax}, pool));
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "formats/mxfp4.h"
+#include "tensor/quant_linear.h"
+
+namespace halfbyte {
+
+// Rows [first, first + rows) of a weight as FP32, out: [rows, k]. Called from several threads at once.
+using RowReader = std::function<Status(int64_t first, int64_t rows, std::span<float> out)>;
+
+struct WeightSource {
+  std::string name;  // for messages and QuantLinear::name
+  int64_t n = 0;     // out features
+  int64_t k = 0;     // in features
+  RowReader read;
+};
+
+// A weight [n, k] in memory, which must outlive the source.
+WeightSource weight_source(std::string name, const float* w, int64_t n, int64_t k);
+
+struct QuantizeOptions {
+  WeightFormat format = WeightFormat::kNVFP4;
+  // NVFP4: the amax that the tensor scale is made from, so that q, k, v and gate, up can share one; 0: the weight's
+  // own.
+  float amax = 0.0f;
+  Mxfp4Rule mxfp4_rule = Mxfp4Rule::kRound74;
+};
+
+// The largest magnitude of the weight. A NaN or an infinity is kInvalidData with its row and column.
+Result<float> weight_amax(const WeightSource& source, ThreadPool& pool);
+
+// Round to nearest. Values outside a given amax saturate. A NaN or an infinity is kInvalidData with its row and column.
+Result<QuantLinear> quantize_weight(const WeightSource& source, const QuantizeOptions& options, ThreadPool& pool);
+
+// Row `row` of w as FP32, out: [k].
+void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out);
+
+}  // namespace halfbyte
