@@ -2,6 +2,7 @@
 
 NVFP4: 16 values, an E4M3 scale, a float32 tensor scale alpha (a multiplier). MXFP4, MXFP8: 32 values, an E8M0 scale
 (OCP MX v1.0). Writer rules as in docs/formats: `floor` is OCP's, `ceil` ModelOpt's, `round74` rounds the significand.
+A block (FP8: a row) with a NaN or an infinity gets a NaN scale and zero codes.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 
 from .arith import F32, f32
 from .formats import (E1M2_MAX, E2M1_MAX, E4M3_MAX, e1m2_encode, e1m2_decode, e2m1_decode, e2m1_encode, e4m3_decode,
-                      e4m3_encode, e8m0_decode, floor_log2, pow2)
+                      e4m3_encode, e8m0_decode, floor_log2)
 
 NVFP4_BLOCK, MXFP4_BLOCK = 16, 32
 MX_RULES = ("floor", "ceil", "round74")
@@ -40,9 +41,10 @@ class Blocks:
         return (e4m3_decode if self.format in ("nvfp4", "e1m2") else e8m0_decode)(self.scales)
 
     def dequantise(self):
-        """float32 [rows, k]: code * (scale * alpha), the inner product rounded first."""
-        step = self.scale_values() * self.alpha[:, None]
-        return (self.code_values() * step[:, :, None]).reshape(len(self.codes), -1)[:, :self.k]
+        """float32 [rows, k]: (code * scale) * alpha; the first product is exact."""
+        with np.errstate(invalid="ignore"):
+            value = (self.code_values() * self.scale_values()[:, :, None]) * self.alpha[:, None, None]
+        return value.reshape(len(self.codes), -1)[:, :self.k]
 
 
 def in_blocks(x, block):
@@ -55,32 +57,34 @@ def in_blocks(x, block):
 def tensor_alpha(x, denominator=2688):
     """amax / 2688 (= 6 * 448) as float32; 1 when that is zero. The tensor scale of an NVFP4 weight."""
     alpha = np.max(np.abs(f32(x)), initial=F32(0)) / F32(denominator)
-    return alpha if alpha > 0 else F32(1)
+    return F32(1) if alpha == 0 else alpha
 
 
 def row_alpha(x, denominator=2688):
     """The `per_token` tensor scale: each row's amax / 2688, 1 where that is zero. float32 [rows]."""
     alpha = np.max(np.abs(f32(x)), axis=1, initial=F32(0)) / F32(denominator)
-    return np.where(alpha > 0, alpha, F32(1)).astype(F32)
+    return np.where(alpha == 0, F32(1), alpha).astype(F32)
 
 
-def _scaled_codes(xb, scales, alpha, encode):
-    """encode(x / (s * alpha)): the step is rounded first, then a true division; step 0 gives zero codes."""
-    step = (e4m3_decode(scales) * alpha[:, None])[:, :, None]
-    safe = np.where(step > 0, step, F32(1))
-    return np.where(step > 0, encode(xb / safe), np.uint8(0)).astype(np.uint8).reshape(len(xb), -1)
+def _codes(xb, step, encode):
+    """encode(x / step) in true division; zero codes where the step is 0 or NaN."""
+    usable = (step > 0)[:, :, None]
+    codes = encode(xb / np.where(usable, step[:, :, None], F32(1)))
+    return np.where(usable, codes, np.uint8(0)).astype(np.uint8).reshape(len(xb), -1)
 
 
 def _e4m3_blocks(x, alpha, code_max, encode, format_name, weight):
     xb = in_blocks(x, NVFP4_BLOCK)
     alpha = np.broadcast_to(f32(alpha), (len(xb),)).astype(F32)
     amax = np.max(np.abs(xb), axis=2)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         s = amax / (code_max * alpha)[:, None]
     if weight:
         s = np.where(amax > 0, np.clip(s, F32(2.0**-9), E4M3_MAX), F32(1))
-    scales = e4m3_encode(s)
-    return Blocks(format_name, _scaled_codes(xb, scales, alpha, encode), scales, alpha, x.shape[1])
+    scales = e4m3_encode(np.where(np.isfinite(amax), s, F32(np.nan)))
+    with np.errstate(invalid="ignore"):
+        step = e4m3_decode(scales) * alpha[:, None]       # the rounded scale; the step is rounded too
+    return Blocks(format_name, _codes(xb, step, encode), scales, alpha, x.shape[1])
 
 
 def quantise_nvfp4_weight(w, alpha=None):
@@ -111,11 +115,11 @@ def mx_exponent(amax, rule):
 def _e8m0_blocks(x, exponent_of, encode, format_name):
     xb = in_blocks(x, MXFP4_BLOCK)
     amax = np.max(np.abs(xb), axis=2)
-    e = np.clip(exponent_of(np.where(amax > 0, amax, F32(1))), -127, 127)
-    e = np.where(amax > 0, e, -127)
-    codes = encode(xb / pow2(e)[:, :, None])
-    codes = np.where((amax > 0)[:, :, None], codes, np.uint8(0))
-    return Blocks(format_name, codes.reshape(len(xb), -1), (e + 127).astype(np.uint8), np.ones(len(xb), F32), x.shape[1])
+    finite = np.isfinite(amax)
+    e = np.clip(exponent_of(np.where(finite & (amax > 0), amax, F32(1))), -127, 127)
+    byte = np.where(finite, np.where(amax > 0, e + 127, 0), 255).astype(np.uint8)
+    codes = _codes(xb, np.where(amax > 0, e8m0_decode(byte), F32(0)), encode)
+    return Blocks(format_name, codes, byte, np.ones(len(xb), F32), x.shape[1])
 
 
 def quantise_mxfp4(x, rule="round74"):
@@ -131,5 +135,8 @@ def quantise_mxfp8(x):
 def quantise_fp8_rows(x, scale=None):
     """W4A8 activations beside NVFP4 weights: (codes uint8 [rows, k], scale float32 [rows]); `per_token` unless given."""
     x = f32(x)
-    scale = row_alpha(x, 448) if scale is None else np.broadcast_to(f32(scale), (len(x),)).astype(F32)
-    return e4m3_encode(x / scale[:, None]), scale
+    finite = np.isfinite(x).all(axis=1)
+    scale = row_alpha(x, 448) if scale is None else np.broadcast_to(f32(scale), (len(x),))
+    scale = np.where(finite, scale, F32(np.nan)).astype(F32)
+    safe = np.where(finite, scale, F32(1))[:, None]
+    return np.where(finite[:, None], e4m3_encode(x / safe), np.uint8(0)).astype(np.uint8), scale

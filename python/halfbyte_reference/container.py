@@ -27,6 +27,8 @@ class Writer:
             data, tag, dims = value.encode(), TEXT, (len(value.encode()),)
         else:
             a = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+            if a.dtype.kind == "f":
+                a = np.where(np.isnan(a), a.dtype.type(np.nan), a)      # machines differ in the bits of a NaN
             data, tag, dims = a.astype(a.dtype.newbyteorder("<")).tobytes(), TAGS[a.dtype], a.shape
         encoded = name.encode()
         self._items.append(struct.pack("<H", len(encoded)) + encoded + struct.pack("<BB", tag, len(dims)) +

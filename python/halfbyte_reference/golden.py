@@ -81,7 +81,7 @@ def test_weight(data, n, k):
 
 def add_blocks(w, prefix, q: blocks.Blocks, dequantised=True):
     """Codes (packed for 4-bit formats), scale bytes, alpha where the format has one, dequantised values."""
-    w.add(f"{prefix}/codes", q.codes if q.format == "mxfp8" else formats.pack_nibbles(q.codes))
+    w.add(f"{prefix}/codes", q.codes[:, :q.k] if q.format == "mxfp8" else formats.pack_nibbles(q.codes))
     w.add(f"{prefix}/scales", q.scales)
     if q.format in ("nvfp4", "e1m2"):
         w.add(f"{prefix}/alpha", q.alpha)
@@ -89,25 +89,33 @@ def add_blocks(w, prefix, q: blocks.Blocks, dequantised=True):
         w.add(f"{prefix}/values", q.dequantise())
 
 
+def add_block_forms(w, name, x, static):
+    """x [rows, k] in every block format of activations."""
+    add_blocks(w, f"{name}/nvfp4_static", blocks.quantise_nvfp4(x, static))
+    add_blocks(w, f"{name}/nvfp4_per_token", blocks.quantise_nvfp4(x, blocks.row_alpha(x)))
+    for rule in blocks.MX_RULES:
+        add_blocks(w, f"{name}/mxfp4_{rule}", blocks.quantise_mxfp4(x, rule), dequantised=rule == "round74")
+    add_blocks(w, f"{name}/mxfp8", blocks.quantise_mxfp8(x), dequantised=False)
+    for mode, scale in (("static", static), ("per_token", None)):
+        codes, scales = blocks.quantise_fp8_rows(x, scale)
+        w.add(f"{name}/fp8_{mode}/codes", codes)
+        w.add(f"{name}/fp8_{mode}/alpha", scales)
+
+
 def write_blocks():
-    w = Writer()
+    w, static = Writer(), F32(0.0071)
     for k in ODD_K:
-        data = rng.TestData(1000 + k)
-        x = test_rows(data, k)
-        name = f"k{k}"
+        x, name = test_rows(rng.TestData(1000 + k), k), f"k{k}"
         w.add(f"{name}/x", x)
-        static = F32(0.0071)
         w.add(f"{name}/static_alpha", static)
         add_blocks(w, f"{name}/nvfp4_weight", blocks.quantise_nvfp4_weight(x[:3]))       # alpha from the first three rows
-        add_blocks(w, f"{name}/nvfp4_static", blocks.quantise_nvfp4(x, static))
-        add_blocks(w, f"{name}/nvfp4_per_token", blocks.quantise_nvfp4(x, blocks.row_alpha(x)))
-        for rule in blocks.MX_RULES:
-            add_blocks(w, f"{name}/mxfp4_{rule}", blocks.quantise_mxfp4(x, rule), dequantised=rule == "round74")
-        add_blocks(w, f"{name}/mxfp8", blocks.quantise_mxfp8(x), dequantised=False)
-        for mode, scale in (("static", static), ("per_token", None)):
-            codes, scales = blocks.quantise_fp8_rows(x, scale)
-            w.add(f"{name}/fp8_{mode}/codes", codes)
-            w.add(f"{name}/fp8_{mode}/alpha", scales)
+        add_block_forms(w, name, x, static)
+    # A NaN or an infinity in the second block of 16, in the last element, in every block; a clean row between.
+    x = rng.TestData(1999).normal(4, 80)
+    x[0, 17], x[1, 79], x[3, ::16] = F32(np.nan), F32(-np.inf), F32(np.inf)
+    w.add("nonfinite/x", x)
+    w.add("nonfinite/static_alpha", static)
+    add_block_forms(w, "nonfinite", x, static)
     # Exponent rules at their borders: amax = m * 2^E with m around 1.5 and 1.75, and both ends of the range.
     m = np.array([1, 1.5, 1.75, 1.9999999, np.nextafter(F32(1.5), F32(2)), np.nextafter(F32(1.75), F32(1))], F32)
     amax = np.concatenate([m, m * F32(2.0**-20), m * F32(2.0**100), m * F32(2.0**-126), m * F32(2.0**126),
@@ -123,8 +131,8 @@ def write_blocks():
 
 # --- linear.hbg -------------------------------------------------------------------------------------------------------
 
-NVFP4_MODES = ("a16", "a16i16", "a8_static", "a8_per_token", "a4_static", "a4_per_token")
-MXFP4_MODES = ("a16", "a16i16", "a8", "a4")
+NVFP4_MODES = ("f32", "a16", "a16i16", "a8_static", "a8_per_token", "a4_static", "a4_per_token")
+MXFP4_MODES = ("f32", "a16", "a16i16", "a8", "a4")
 LINEAR_SHAPES = ((3, 1), (5, 15), (16, 16), (17, 17), (8, 31), (33, 33), (19, 80), (35, 136), (11, 576))  # (n, k)
 
 
@@ -147,6 +155,9 @@ def write_linear():
     for n, k in LINEAR_SHAPES:
         data, name = rng.TestData(2000 + k), f"k{k}"
         x, w_float, input_scale = test_rows(data, k), test_weight(data, n, k), F32(0.0119)
+        if k == 80:
+            x[1, 79] = F32(32640 * 2.0**-15)       # the one BF16 significand that a16i16 clamps, largest of its block
+            x[1, 64:79] *= F32(2.0**-9)
         bias = data.normal(n) if k % 2 else None
         w.add(f"{name}/x", x)
         w.add(f"{name}/input_scale", input_scale)

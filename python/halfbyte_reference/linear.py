@@ -29,7 +29,8 @@ class Rows:
 
 
 def rows_of_blocks(q: Blocks):
-    return Rows(q.code_values(), q.scale_values(), q.alpha, {"codes": q.codes, "scales": q.scales, "alpha": q.alpha})
+    codes = q.codes[:, :q.k] if q.format == "mxfp8" else q.codes      # FP8 codes are kept without padding
+    return Rows(q.code_values(), q.scale_values(), q.alpha, {"codes": codes, "scales": q.scales, "alpha": q.alpha})
 
 
 def rows_a16(x, block):
@@ -38,16 +39,24 @@ def rows_a16(x, block):
     return Rows(values, np.ones(values.shape[:2], F32), np.ones(len(values), F32), {})
 
 
+def rows_f32(x, block):
+    """Float32 activations beside FP4 weights (`ref` only): as rows_a16 without the rounding."""
+    values = in_blocks(x, block)
+    return Rows(values, np.ones(values.shape[:2], F32), np.ones(len(values), F32), {})
+
+
 def rows_a16i16(x, block):
     """W4A16, fast form `a16i16`: a block of BF16 values as int16 with one power of two.
 
-    E = max(floor(log2 amax), -100) (zero block: -100), x^ = rne(x * 2^(14-E)), |x^| <= 32640, scale 2^(E-14).
+    E = max(floor(log2 amax), -64) (zero block: -64), x^ = rne(x * 2^(14-E)) clamped to +-32639, scale 2^(E-14).
     """
     values = in_blocks(bf16_round(x), block)
     amax = np.max(np.abs(values), axis=2)
-    e = np.where(amax > 0, np.maximum(floor_log2(np.where(amax > 0, amax, F32(1))), -100), -100)
-    ints = np.rint(values * pow2(14 - e)[:, :, None])
-    scales = pow2(e - 14)
+    finite = np.isfinite(amax)
+    e = np.where(finite & (amax > 0), np.maximum(floor_log2(np.where(finite & (amax > 0), amax, F32(1))), -64), -64)
+    ints = np.rint(np.where(finite[:, :, None], values, F32(0)) * pow2(14 - e)[:, :, None])
+    ints = np.clip(ints, F32(-32639), F32(32639))
+    scales = np.where(finite, pow2(e - 14), F32(np.nan)).astype(F32)
     return Rows(ints, scales, np.ones(len(ints), F32),
                 {"codes": ints.astype(np.int16).reshape(len(ints), -1), "scales": scales})
 
@@ -60,11 +69,12 @@ def rows_fp8(x, block, scale=None):
 
 
 def quantise_rows(x, weight_format, mode, input_scale=None):
-    """x float32 [rows, k] -> Rows. mode: a16, a16i16, a8_static, a8_per_token, a4_static, a4_per_token (NVFP4);
-    a16, a16i16, a8 (MXFP8), a4 (MXFP4, round74) beside MXFP4 weights."""
+    """x float32 [rows, k] -> Rows. mode: f32, a16, a16i16, a8_static, a8_per_token, a4_static, a4_per_token (NVFP4);
+    f32, a16, a16i16, a8 (MXFP8), a4 (MXFP4, round74) beside MXFP4 weights."""
     block = {"nvfp4": 16, "mxfp4": 32}[weight_format]
-    if mode in ("a16", "a16i16"):
-        return {"a16": rows_a16, "a16i16": rows_a16i16}[mode](x, block)
+    plain = {"f32": rows_f32, "a16": rows_a16, "a16i16": rows_a16i16}
+    if mode in plain:
+        return plain[mode](x, block)
     if weight_format == "mxfp4":
         return rows_of_blocks({"a8": quantise_mxfp8, "a4": quantise_mxfp4}[mode](x))
     kind, source = mode.split("_", 1)
