@@ -1,6 +1,10 @@
 // Reading untrusted JSON with limits. A thin view over simdjson's DOM, so that no other header needs it and every
 // message names the document and the path of the value ("config.json: rope_scaling.factor: ...").
 //
+//   HB_ASSIGN(auto document, JsonDocument::read_file(path));
+//   HB_ASSIGN(JsonValue layers, document->root().at("num_hidden_layers"));
+//   HB_ASSIGN(int64_t n, layers.as_int(1, 1000));
+//
 // JSON is written with nlohmann::ordered_json, in the .cpp files that write it.
 #pragma once
 
@@ -26,7 +30,8 @@ enum class JsonKind { kNull, kBool, kInt, kDouble, kString, kArray, kObject };
 
 class JsonDocument;
 
-// One value of a document; cheap to copy. Thread-compatible. The JsonDocument must outlive it.
+// One value of a document; two words, cheap to copy. Thread-safe (the document never changes). The JsonDocument must
+// outlive it. A default-made value may only be assigned to.
 class JsonValue {
  public:
   JsonKind kind() const;
@@ -35,16 +40,17 @@ class JsonValue {
   bool is_array() const { return kind() == JsonKind::kArray; }
   bool is_string() const { return kind() == JsonKind::kString; }
 
-  // "model.vocab[3]", or "" for the root.
-  const std::string& path() const { return path_; }
+  // "model.vocab[3]", or "" for the root. Looked up in the document on each call: for messages, not for loops.
+  std::string path() const;
 
   // Typed reads: invalid_data that names document, path, kind expected and found.
   Result<bool> as_bool() const;
   Result<int64_t> as_int(int64_t min, int64_t max) const;  // also accepts a double without fraction
-  Result<double> as_double() const;                        // also accepts an integer
+  Result<double> as_double() const;                        // also accepts an integer; always finite
   Result<std::string_view> as_string() const;              // lives as long as the document
 
-  // Object: the member, or not there. A null member counts as not there for find_set().
+  // Object: the member, or not there (also when this is no object). A null member counts as not there for find_set().
+  // Linear in the number of members: walk members() to read many of a large object.
   std::optional<JsonValue> find(std::string_view key) const;
   std::optional<JsonValue> find_set(std::string_view key) const;
   Result<JsonValue> at(std::string_view key) const;
@@ -58,16 +64,23 @@ class JsonValue {
 
  private:
   friend class JsonDocument;
+  JsonValue(const JsonDocument* document, size_t index) : document_(document), index_(index) {}
+  Status wrong_kind(const char* expected) const;
+
   const JsonDocument* document_ = nullptr;
-  const void* tape_ = nullptr;  // simdjson::dom::element, taken apart
-  size_t index_ = 0;
-  std::string path_;
+  size_t index_ = 0;  // on the document's tape
+
+ public:
+  JsonValue() = default;
 };
 
+// Thread-safe after parsing.
 class JsonDocument {
  public:
-  // `name` is what messages call the document, usually the file's name. Refuses: too large, too deep, broken JSON,
-  // invalid UTF-8, duplicate keys in one object.
+  // `name` is what messages call the document, usually the file's name. Refuses, with line and column where there is
+  // one: too large, too deep, broken JSON, invalid UTF-8, numbers beyond a double, duplicate keys in one object. An
+  // integer that 64 bits cannot hold is read as a double (tokenizer configurations write 1e30 out in digits).
+  // A byte order mark at the start is skipped. Memory: about 10 times the text, touched only as far as the text needs.
   static Result<std::unique_ptr<JsonDocument>> parse(std::string_view text, std::string name, JsonLimits limits = {});
   static Result<std::unique_ptr<JsonDocument>> read_file(const std::string& path, JsonLimits limits = {});
   ~JsonDocument();

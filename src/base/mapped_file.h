@@ -1,4 +1,5 @@
-// A file mapped read-only. Thread-safe after open(): the bytes never change through it.
+// A file mapped read-only. Thread-safe after open(): the bytes never change through it. If another program shortens the
+// file while it is mapped, reading the lost part ends this process with SIGBUS, as with every mapped file.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,8 @@
 #define HB_CONCAT(a, b) HB_CONCAT_INNER(a, b)
 
 // HB_TRY(do_it()): returns do_it()'s Status from this function unless it is ok.
-#define HB_TRY(expr)                                          \
-  do {                                                        \
+#define HB_TRY(expr)                                                                 \
+  do {                                                                               \
     if (::halfbyte::Status hb_status_ = (expr); !hb_status_.ok()) return hb_status_; \
   } while (false)
 

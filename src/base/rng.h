@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a counter-based generator, so a
-// draw depends only on (seed, choice, position) and is the same on every machine, in every batch and on a GPU.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a counter-based generator, so
+// a draw depends only on (seed, choice, position) and is the same on every machine, in every batch and on a GPU.
 #pragma once
 
 #include <array>

@@ -1,0 +1,131 @@
+#include "base/cpu_topology.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "base/thread_pool.h"
+
+namespace halfbyte {
+namespace {
+
+std::vector<int> affinity_cpus() {
+  std::vector<int> cpus;
+  // The kernel may have more CPUs than cpu_set_t holds; then the call fails and a larger set is needed.
+  for (int capacity = 1024; capacity <= 1 << 17; capacity *= 2) {
+    cpu_set_t* set = CPU_ALLOC(capacity);
+    if (set == nullptr) break;
+    const size_t bytes = CPU_ALLOC_SIZE(capacity);
+    const bool ok = sched_getaffinity(0, bytes, set) == 0;
+    if (ok) {
+      for (int c = 0; c < capacity; ++c) {
+        if (CPU_ISSET_S(c, bytes, set)) cpus.push_back(c);
+      }
+    }
+    CPU_FREE(set);
+    if (ok) break;
+  }
+  return cpus;
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Quota over period in CPUs, or infinity.
+double cpus_of(double quota, double period) {
+  return quota > 0 && period > 0 ? quota / period : std::numeric_limits<double>::infinity();
+}
+
+// cpu.max holds "max 100000" or "150000 100000".
+double quota_v2(const std::string& folder) {
+  std::istringstream in(first_line(folder + "/cpu.max"));
+  double quota = 0, period = 0;
+  in >> quota >> period;
+  return in ? cpus_of(quota, period) : cpus_of(0, 0);
+}
+
+double quota_v1(const std::string& folder) {
+  std::istringstream quota_in(first_line(folder + "/cpu.cfs_quota_us"));
+  std::istringstream period_in(first_line(folder + "/cpu.cfs_period_us"));
+  double quota = 0, period = 0;
+  quota_in >> quota;
+  period_in >> period;
+  return quota_in && period_in ? cpus_of(quota, period) : cpus_of(0, 0);
+}
+
+// The tightest quota of `group` ("/a/b") and its parents under `mount`. In a container the mount often is the group's
+// own root, so folders that are not there limit nothing.
+template <class Quota>
+double tightest(const std::string& mount, std::string group, Quota quota) {
+  double cpus = quota(mount);
+  while (!group.empty() && group.front() == '/') {
+    cpus = std::min(cpus, quota(mount + group));
+    group.resize(group.rfind('/'));
+  }
+  return cpus;
+}
+
+bool lists_cpu_controller(const std::string& controllers) {
+  std::istringstream in(controllers);
+  for (std::string name; std::getline(in, name, ',');) {
+    if (name == "cpu") return true;
+  }
+  return false;
+}
+
+// /proc/self/cgroup: "0::/group" for v2, "4:cpu,cpuacct:/group" for v1.
+double cgroup_cpus(const std::string& sys, const std::string& proc) {
+  double cpus = std::numeric_limits<double>::infinity();
+  std::ifstream in(proc + "/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
+    if (controllers.empty()) {
+      cpus = std::min(cpus, tightest(sys + "/fs/cgroup", group, quota_v2));
+    } else if (lists_cpu_controller(controllers)) {
+      cpus = std::min(cpus, tightest(sys + "/fs/cgroup/" + controllers, group, quota_v1));
+      cpus = std::min(cpus, tightest(sys + "/fs/cgroup/cpu", group, quota_v1));
+    }
+  }
+  return cpus;
+}
+
+// Siblings share one list ("0,64" or "0-1"), so distinct lists are distinct cores.
+int physical_cores(const std::vector<int>& allowed, const std::string& sys) {
+  std::set<std::string> cores;
+  for (int c : allowed) {
+    const std::string list =
+        first_line(sys + "/devices/system/cpu/cpu" + std::to_string(c) + "/topology/thread_siblings_list");
+    cores.insert(list.empty() ? "cpu" + std::to_string(c) : list);
+  }
+  return static_cast<int>(cores.size());
+}
+
+}  // namespace
+
+int usable_cpus() {
+  static const int count = std::max(1, static_cast<int>(affinity_cpus().size()));
+  return count;
+}
+
+int thread_count_for(const std::vector<int>& allowed, const std::string& sys, const std::string& proc) {
+  const int cores = std::max(1, physical_cores(allowed, sys));
+  const double quota = cgroup_cpus(sys, proc);
+  return quota < cores ? std::max(1, static_cast<int>(quota)) : cores;
+}
+
+int default_thread_count() {
+  return thread_count_for(affinity_cpus(), "/sys", "/proc");
+}
+
+}  // namespace halfbyte

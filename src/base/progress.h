@@ -1,0 +1,43 @@
+// Progress of long work on a terminal: one line that is rewritten in place. Nothing at all when the stream is no
+// terminal, so that logs and pipes stay clean.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "base/clock.h"
+
+namespace halfbyte {
+
+// "loading model  47%  44.1 MiB of 93.8 MiB  1.21 GB/s  ETA 0:03", cut to `columns` characters. The rate is in 10^9
+// bytes a second. Without a total (0) there is neither percent nor ETA.
+std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_t total_bytes, double seconds,
+                          int columns);
+
+// Thread-compatible.
+class ProgressBar {
+ public:
+  // Writes to `stream` if that is a terminal that can rewrite a line (TERM is set and not "dumb").
+  explicit ProgressBar(std::string label, std::FILE* stream = stderr);
+  // For tests and for tools with --quiet: says outright whether to write.
+  ProgressBar(std::string label, std::FILE* stream, bool enabled);
+  ~ProgressBar() { finish(); }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // Redraws at most ten times a second.
+  void update(uint64_t done_bytes, uint64_t total_bytes);
+  // Clears the line. Later updates are ignored.
+  void finish();
+
+ private:
+  std::string label_;
+  std::FILE* stream_;
+  bool enabled_;
+  bool drawn_ = false;
+  Stopwatch since_start_;
+  double last_draw_ = -1;
+};
+
+}  // namespace halfbyte

@@ -1,0 +1,127 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/cpu_features.h"
+#include "base/cpu_topology.h"
+#include "base/thread_pool.h"
+
+namespace halfbyte {
+namespace {
+
+// A made-up /sys and /proc.
+class FakeMachine {
+ public:
+  explicit FakeMachine(const std::string& name) : root_(std::string(HALFBYTE_TEST_TMP) + "/" + name) {
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_);
+  }
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = root_ + "/" + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << "\n";
+  }
+  void siblings(int cpu, const std::string& list) const {
+    write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list", list);
+  }
+  int threads(const std::vector<int>& allowed) const {
+    return thread_count_for(allowed, root_ + "/sys", root_ + "/proc");
+  }
+
+ private:
+  std::string root_;
+};
+
+TEST(ThreadCount, CountsPhysicalCoresInTheAffinityMask) {
+  const FakeMachine m("smt");
+  for (int c = 0; c < 8; ++c) m.siblings(c, std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5, 6, 7}), 4);
+  EXPECT_EQ(m.threads({0, 4}), 1);
+  EXPECT_EQ(m.threads({0, 1, 5}), 2);
+  EXPECT_EQ(m.threads({}), 1);
+}
+
+TEST(ThreadCount, WithoutTopologyEachCpuIsACore) {
+  EXPECT_EQ(FakeMachine("bare").threads({0, 1, 2}), 3);
+}
+
+TEST(ThreadCount, CgroupV2QuotaOfGroupAndParents) {
+  const FakeMachine m("v2");
+  m.write("proc/self/cgroup", "0::/app/inner");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5}), 6);
+  m.write("sys/fs/cgroup/app/cpu.max", "400000 100000");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5}), 4);
+  m.write("sys/fs/cgroup/app/inner/cpu.max", "250000 100000");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5}), 2) << "a part of a CPU does not carry a thread";
+  EXPECT_EQ(m.threads({0}), 1);
+  m.write("sys/fs/cgroup/app/inner/cpu.max", "max 100000");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5}), 4);
+  m.write("sys/fs/cgroup/app/cpu.max", "50000 100000");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5}), 1);
+}
+
+TEST(ThreadCount, ContainersMountTheirOwnGroupAsRoot) {
+  const FakeMachine m("container");
+  m.write("proc/self/cgroup", "0::/");
+  m.write("sys/fs/cgroup/cpu.max", "200000 100000");
+  EXPECT_EQ(m.threads({0, 1, 2, 3}), 2);
+}
+
+TEST(ThreadCount, CgroupV1Quota) {
+  const FakeMachine m("v1");
+  m.write("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n0::/");
+  m.write("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "300000");
+  m.write("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4}), 3);
+  m.write("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "-1");
+  EXPECT_EQ(m.threads({0, 1, 2, 3, 4}), 5);
+}
+
+TEST(ThreadCount, NonsenseLimitsNothing) {
+  const FakeMachine m("nonsense");
+  m.write("proc/self/cgroup", "\n:\n0::\nxx\n0:::::\n0::/a");
+  m.write("sys/fs/cgroup/a/cpu.max", "lots of it");
+  m.write("sys/fs/cgroup/cpu.max", "-5 0");
+  EXPECT_EQ(m.threads({0, 1}), 2);
+}
+
+TEST(CpuFeatures, AgreeWithTheKernel) {
+  std::ifstream in("/proc/cpuinfo");
+  std::string flags;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("flags", 0) == 0) {
+      flags = line + " ";
+      break;
+    }
+  }
+  if (flags.empty()) GTEST_SKIP() << "no flags in /proc/cpuinfo";
+  const CpuFeatures& f = cpu_features();
+  const auto has = [&](const std::string& name) { return flags.find(" " + name + " ") != std::string::npos; };
+  EXPECT_EQ(f.avx2, has("avx2"));
+  EXPECT_EQ(f.fma, has("fma"));
+  EXPECT_EQ(f.f16c, has("f16c"));
+  EXPECT_EQ(f.avx_vnni, has("avx_vnni"));
+  EXPECT_EQ(f.avx512f, has("avx512f"));
+  EXPECT_EQ(f.avx512bw, has("avx512bw"));
+  EXPECT_EQ(f.avx512dq, has("avx512dq"));
+  EXPECT_EQ(f.avx512vl, has("avx512vl"));
+  EXPECT_EQ(f.avx512_vbmi, has("avx512vbmi"));
+  EXPECT_EQ(f.avx512_vnni, has("avx512_vnni"));
+  EXPECT_EQ(f.avx512_bf16, has("avx512_bf16"));
+  EXPECT_EQ(f.avx512_fp16, has("avx512_fp16"));
+  EXPECT_EQ(f.amx_tile, has("amx_tile"));
+  EXPECT_EQ(f.amx_int8, has("amx_int8"));
+  EXPECT_EQ(f.amx_bf16, has("amx_bf16"));
+}
+
+TEST(CpuFeatures, Text) {
+  EXPECT_EQ(cpu_features_text({}), "none");
+  CpuFeatures f;
+  f.avx2 = f.amx_bf16 = true;
+  EXPECT_EQ(cpu_features_text(f), "avx2 amx_bf16");
+  EXPECT_FALSE(cpu_model_name().empty());
+}
+
+}  // namespace
+}  // namespace halfbyte
