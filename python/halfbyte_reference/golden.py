@@ -8,7 +8,7 @@ import pathlib
 
 import numpy as np
 
-from . import blocks, formats, linear, residue, rng
+from . import blocks, formats, golden_decode, linear, residue, rng
 from .arith import F32
 from .container import Writer
 
@@ -133,7 +133,7 @@ def write_blocks():
 
 NVFP4_MODES = ("f32", "a16", "a16i16", "a8_static", "a8_per_token", "a4_static", "a4_per_token")
 MXFP4_MODES = ("f32", "a16", "a16i16", "a8", "a4")
-LINEAR_SHAPES = ((3, 1), (5, 15), (16, 16), (17, 17), (8, 31), (33, 33), (19, 80), (35, 136), (11, 576))  # (n, k)
+LINEAR_SHAPES = ((3, 1), (5, 15), (16, 16), (17, 17), (8, 31), (33, 33), (19, 80), (21, 136), (7, 576))  # (n, k)
 
 
 def add_linear_modes(w, name, weight, x, bias, modes, input_scale):
@@ -213,7 +213,8 @@ def write_residue():
     return w
 
 
-TOPICS = {"formats": write_formats, "blocks": write_blocks, "linear": write_linear, "residue": write_residue}
+TOPICS = {"formats": write_formats, "blocks": write_blocks, "linear": write_linear, "residue": write_residue,
+          **golden_decode.TOPICS}
 
 
 def main():
