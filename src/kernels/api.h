@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "tensor/quant_linear.h"
@@ -14,12 +13,22 @@ namespace halfbyte {
 enum class Isa : uint8_t { kRef, kAvx2, kAvx512 };
 const char* isa_name(Isa isa);  // "ref", "avx2", "avx512"
 
-// What a linear's input is rounded to.
+// What a linear's input is rounded to (docs/numerics.md 2 and 3). kA4 and kA8 follow the weight's format: NVFP4 and FP8
+// rows beside NVFP4 weights, MXFP4 and MXFP8 beside MXFP4 weights.
 enum class ActivationMode : uint8_t { kF32, kA16, kA8, kA4 };
 
+// Weights, activations and packed buffers begin at multiples of this many bytes.
+inline constexpr size_t kKernelAlign = 64;
+
 // One way to run y = x W^T (+ bias) for one weight format and activation mode. Functions are stateless and thread-safe.
+//
+//   pack      once, at load: W -> the kernel's own layout, by ranges of rows
+//   quantize  x [rows, k] -> rows of activation_bytes(k) bytes
+//   run       y = activations * packed, by ranges of output rows
 struct LinearKernel {
-  std::string_view name;  // "linear_nvfp4_a16_avx2"
+  // linear_<weights>_<activations>_<isa>, e.g. "linear_nvfp4_a16i16_avx2". Two kernels of one mode differ in the form
+  // of the activations: "a16" multiplies BF16 exactly, "a16i16" holds it as 16-bit integers a block.
+  std::string_view name;
   Isa isa;
   WeightFormat weights;
   ActivationMode activations;
@@ -27,17 +36,17 @@ struct LinearKernel {
   int64_t max_rows;  // input rows (tokens) that share one pass over the weights
 
   // The weight in this kernel's layout: bytes of all of it, and packing of rows [n_begin, n_end) into `packed` (the
-  // start of the whole). n_begin is a multiple of row_tile.
+  // start of the whole). n_begin is a multiple of row_tile; n_end is too, or n.
   size_t (*packed_bytes)(int64_t n, int64_t k);
   void (*pack)(const QuantLinear& w, int64_t n_begin, int64_t n_end, std::byte* packed);
 
-  // Activations: bytes of one row in this kernel's form, and the conversion of `rows` rows x [rows, k].
-  // alpha > 0: the static tensor scale; alpha == 0: per token.
+  // Activations: bytes of one row in this kernel's form (a multiple of kKernelAlign), and the conversion of `rows` rows
+  // x [rows, k]. alpha > 0: the static tensor scale; alpha == 0: per token. Modes without a tensor scale ignore it.
   size_t (*activation_bytes)(int64_t k);
   void (*quantize)(const float* x, int64_t rows, int64_t k, float alpha, std::byte* out);
 
   // y[m, n] for n in [n_begin, n_end), m in [0, rows), rows <= max_rows; y has leading dimension ldy (floats).
-  // tensor_scale: alpha_w. bias: [n] or null.
+  // n_begin is a multiple of row_tile. tensor_scale: alpha_w. bias: [n] or null.
   void (*run)(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
               const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy);
 };
@@ -45,7 +54,8 @@ struct LinearKernel {
 // Rows x [rows, k] -> y [rows, k]: x / rms(x) * weight.
 using RmsNormFn = void (*)(const float* x, const float* weight, float eps, int64_t rows, int64_t k, float* y);
 
-// Rotates pairs (i, i + head_dim/2) of each head in place. x: [heads, head_dim]; cos, sin: [head_dim/2] of this position.
+// Rotates pairs (i, i + head_dim/2) of each head in place. x: [heads, head_dim]; cos, sin: [head_dim/2] of this
+// position.
 using RopeFn = void (*)(float* x, const float* cos, const float* sin, int64_t heads, int64_t head_dim);
 
 // out = silu(gate) * up, elementwise over n.
@@ -61,10 +71,24 @@ struct KvView {
 };
 
 // Causal attention of one query row at `position` (sees positions 0..position) for the query heads of one KV head.
-// q, out: [group, head_dim], group = heads / kv_heads; scratch: attention_scratch_floats(group, head_dim) floats.
+// q, out: [group, head_dim], group = heads / kv_heads; scratch: attention_scratch_floats(group, head_dim) floats, no
+// alignment asked. page_tokens is a power of two.
 using AttentionFn = void (*)(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position,
                              float scale, float* scratch, float* out);
 int64_t attention_scratch_floats(int64_t group, int64_t head_dim);
+
+// What entropy and log-probabilities are made of (docs/numerics.md 4): m = max; z = sum e^(l-m), s = sum e^(l-m) (l-m).
+// logprob(t) = (l_t - max) - log z; entropy = log z - s/z (nats).
+struct LogitsStats {
+  float max = 0.0f;
+  int64_t argmax = 0;  // the lowest index of the maximum
+  double z = 0.0;
+  double s = 0.0;
+};
+using LogitsStatsFn = LogitsStats (*)(const float* logits, int64_t n);
+
+// BF16 rounding of n values, for the cache.
+using ToBf16Fn = void (*)(const float* x, int64_t n, uint16_t* out);
 
 struct VectorKernels {
   Isa isa;
@@ -72,6 +96,8 @@ struct VectorKernels {
   RopeFn rope;
   SiluMulFn silu_mul;
   AttentionFn attention;
+  LogitsStatsFn logits_stats;
+  ToBf16Fn to_bf16;
 };
 
 }  // namespace halfbyte

@@ -20,9 +20,11 @@ bool isa_runs_here(Isa isa);
 // features are missing. HALFBYTE_KERNELS is read by the tools, not here.
 Result<Isa> choose_isa(std::string_view forced);
 
-// The kernel for a format and mode: of `isa`, or of the next lower set that has one (a forced set that has none falls to
-// ref; name() says so). Never null for a combination that docs/formats.md lists.
+// The kernel for a format and mode: of `isa`, or of the next lower set that has one (its name says which). kUnsupported
+// for a combination that does not exist: F32 and BF16 weights take kF32 and kA16, NVFP4 and MXFP4 all four modes.
 Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa);
+// By name, for tests and benches: null when there is none.
+const LinearKernel* find_linear_kernel_named(std::string_view name);
 const VectorKernels& vector_kernels(Isa isa);
 
 // A table of everything for `halfbyte inspect --kernels`.

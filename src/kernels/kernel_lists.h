@@ -1,0 +1,17 @@
+// What each translation unit contributes to the registry; private to src/kernels.
+#pragma once
+
+#include <span>
+
+#include "kernels/api.h"
+
+namespace halfbyte {
+
+namespace ref {
+std::span<const LinearKernel> linear_nvfp4();
+std::span<const LinearKernel> linear_mxfp4();
+std::span<const LinearKernel> linear_bf16();
+const VectorKernels& vector_kernels();
+}  // namespace ref
+
+}  // namespace halfbyte

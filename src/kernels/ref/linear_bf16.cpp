@@ -1,0 +1,91 @@
+// y = x W^T for BF16 and FP32 weights (docs/numerics.md 3.3): 32 partial sums by k mod 32, fma in ascending k, folded.
+#include <cmath>
+#include <cstring>
+
+#include "formats/bf16.h"
+#include "kernels/kernel_lists.h"
+
+namespace halfbyte::ref {
+namespace {
+
+constexpr int kLanes = 32;
+
+float weight_value(uint16_t code) {
+  return BF16::decode(code);
+}
+float weight_value(float value) {
+  return value;
+}
+
+// Weight: uint16_t (BF16) or float. kRound: x is rounded to BF16.
+template <class Weight, bool kRound>
+struct Linear {
+  static constexpr WeightFormat kFormat = sizeof(Weight) == 2 ? WeightFormat::kBF16 : WeightFormat::kF32;
+
+  static size_t packed_bytes(int64_t n, int64_t k) { return static_cast<size_t>(n * k) * sizeof(Weight); }
+
+  static void pack(const QuantLinear& w, int64_t n_begin, int64_t n_end, std::byte* packed) {
+    const size_t row = packed_bytes(1, w.k);
+    std::memcpy(packed + n_begin * row, w.codes.bytes().data() + n_begin * row, (n_end - n_begin) * row);
+  }
+
+  static size_t activation_bytes(int64_t k) {
+    return (k * sizeof(float) + kKernelAlign - 1) / kKernelAlign * kKernelAlign;
+  }
+
+  static void quantize(const float* x, int64_t rows, int64_t k, float, std::byte* out) {
+    for (int64_t m = 0; m < rows; ++m) {
+      auto* row = reinterpret_cast<float*>(out + m * activation_bytes(k));
+      for (int64_t i = 0; i < k; ++i) row[i] = kRound ? BF16::round(x[m * k + i]) : x[m * k + i];
+    }
+  }
+
+  static float dot(const Weight* w, const float* x, int64_t k) {
+    float sums[kLanes] = {};
+    for (int64_t i = 0; i < k; ++i) sums[i % kLanes] = std::fma(x[i], weight_value(w[i]), sums[i % kLanes]);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+    return sums[0];
+  }
+
+  static void run(const std::byte* packed, float, const float* bias, int64_t, int64_t k, const std::byte* activations,
+                  int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
+    const auto* w = reinterpret_cast<const Weight*>(packed);
+    for (int64_t m = 0; m < rows; ++m) {
+      const auto* x = reinterpret_cast<const float*>(activations + m * activation_bytes(k));
+      for (int64_t r = n_begin; r < n_end; ++r) {
+        const float out = dot(w + r * k, x, k);
+        y[m * ldy + r] = bias != nullptr ? out + bias[r] : out;
+      }
+    }
+  }
+
+  static constexpr LinearKernel kernel(std::string_view name) {
+    return {name,
+            Isa::kRef,
+            kFormat,
+            kRound ? ActivationMode::kA16 : ActivationMode::kF32,
+            /*row_tile=*/1,
+            /*max_rows=*/8,
+            &packed_bytes,
+            &pack,
+            &activation_bytes,
+            &quantize,
+            &run};
+  }
+};
+
+}  // namespace
+
+std::span<const LinearKernel> linear_bf16() {
+  static constexpr LinearKernel kKernels[] = {
+      Linear<float, false>::kernel("linear_f32_f32_ref"),
+      Linear<float, true>::kernel("linear_f32_a16_ref"),
+      Linear<uint16_t, false>::kernel("linear_bf16_f32_ref"),
+      Linear<uint16_t, true>::kernel("linear_bf16_a16_ref"),
+  };
+  return kKernels;
+}
+
+}  // namespace halfbyte::ref

@@ -1,0 +1,17 @@
+#include "kernels/kernel_lists.h"
+#include "kernels/ref/linear_fp4.h"
+
+namespace halfbyte::ref {
+
+std::span<const LinearKernel> linear_mxfp4() {
+  static constexpr LinearKernel kKernels[] = {
+      LinearFp4<ModeF32, Mxfp4Weights>::kernel("linear_mxfp4_f32_ref"),
+      LinearFp4<ModeA16, Mxfp4Weights>::kernel("linear_mxfp4_a16_ref"),
+      LinearFp4<ModeA16I16, Mxfp4Weights>::kernel("linear_mxfp4_a16i16_ref"),
+      LinearFp4<ModeA8, Mxfp4Weights>::kernel("linear_mxfp4_a8_ref"),
+      LinearFp4<ModeA4, Mxfp4Weights>::kernel("linear_mxfp4_a4_ref"),
+  };
+  return kKernels;
+}
+
+}  // namespace halfbyte::ref

@@ -1,0 +1,157 @@
+#include "kernels/registry.h"
+
+#include <array>
+#include <vector>
+
+#include "kernels/attention_layout.h"
+#include "kernels/kernel_lists.h"
+
+namespace halfbyte {
+namespace {
+
+constexpr std::array kIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512};
+
+const char* weights_name(WeightFormat f) {
+  switch (f) {
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kBF16:
+      return "bf16";
+    case WeightFormat::kNVFP4:
+      return "nvfp4";
+    case WeightFormat::kMXFP4:
+      return "mxfp4";
+  }
+  return "?";
+}
+
+const char* mode_name(ActivationMode m) {
+  switch (m) {
+    case ActivationMode::kF32:
+      return "f32";
+    case ActivationMode::kA16:
+      return "a16";
+    case ActivationMode::kA8:
+      return "a8";
+    case ActivationMode::kA4:
+      return "a4";
+  }
+  return "?";
+}
+
+// The CPU features that `isa` needs and this CPU (or its operating system) lacks, separated by commas.
+std::string missing_features(Isa isa) {
+  std::string missing;
+  [[maybe_unused]] const auto need = [&](const char* name, bool here) {
+    if (!here) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+#if defined(__x86_64__)
+  if (isa >= Isa::kAvx2) {
+    need("avx2", __builtin_cpu_supports("avx2"));
+    need("fma", __builtin_cpu_supports("fma"));
+  }
+  if (isa == Isa::kAvx512) {
+    need("avx512f", __builtin_cpu_supports("avx512f"));
+    need("avx512bw", __builtin_cpu_supports("avx512bw"));
+    need("avx512vl", __builtin_cpu_supports("avx512vl"));
+    need("avx512dq", __builtin_cpu_supports("avx512dq"));
+    need("avx512vnni", __builtin_cpu_supports("avx512vnni"));
+  }
+#else
+  if (isa != Isa::kRef) missing = "an x86-64 processor";
+#endif
+  return missing;
+}
+
+std::vector<LinearKernel> collect() {
+  std::vector<LinearKernel> all;
+  for (const std::span<const LinearKernel> list : {ref::linear_nvfp4(), ref::linear_mxfp4(), ref::linear_bf16()}) {
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kRef:
+      return "ref";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "?";
+}
+
+std::span<const LinearKernel> all_linear_kernels() {
+  static const std::vector<LinearKernel> kAll = collect();
+  return kAll;
+}
+
+bool isa_runs_here(Isa isa) {
+  return missing_features(isa).empty();
+}
+
+Result<Isa> choose_isa(std::string_view forced) {
+  if (forced.empty()) {
+    Isa best = Isa::kRef;
+    for (Isa isa : kIsas) {
+      if (isa_runs_here(isa)) best = isa;
+    }
+    return best;
+  }
+  for (Isa isa : kIsas) {
+    if (forced != isa_name(isa)) continue;
+    const std::string missing = missing_features(isa);
+    if (missing.empty()) return isa;
+    return unsupported("kernels '" + std::string(forced) + "' need CPU features that are missing here (" + missing +
+                       "); leave the choice to Halfbyte or name a lower set (ref, avx2)");
+  }
+  return invalid_argument("unknown kernels '" + std::string(forced) + "', expected ref, avx2 or avx512");
+}
+
+Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa) {
+  const LinearKernel* best = nullptr;
+  for (const LinearKernel& k : all_linear_kernels()) {
+    if (k.weights != weights || k.activations != activations || k.isa > isa) continue;
+    if (best == nullptr || k.isa > best->isa) best = &k;  // the first of a set is its default form
+  }
+  if (best != nullptr) return best;
+  return unsupported("no kernel multiplies " + std::string(weights_name(weights)) + " weights with " +
+                     mode_name(activations) +
+                     " activations; f32 and bf16 weights take f32 or bf16 activations, nvfp4 and mxfp4 weights all");
+}
+
+const LinearKernel* find_linear_kernel_named(std::string_view name) {
+  for (const LinearKernel& k : all_linear_kernels()) {
+    if (k.name == name) return &k;
+  }
+  return nullptr;
+}
+
+const VectorKernels& vector_kernels(Isa) {
+  return ref::vector_kernels();
+}
+
+int64_t attention_scratch_floats(int64_t group, int64_t head_dim) {
+  return attention_scratch(group, head_dim);
+}
+
+std::string registry_text() {
+  std::string text;
+  for (Isa isa : kIsas) {
+    const std::string missing = missing_features(isa);
+    text += std::string(isa_name(isa)) +
+            (missing.empty() ? ": runs here\n" : ": does not run here, missing " + missing + "\n");
+    for (const LinearKernel& k : all_linear_kernels()) {
+      if (k.isa != isa) continue;
+      text += "  " + std::string(k.name) + "  (" + std::to_string(k.row_tile) + " rows a tile, up to " +
+              std::to_string(k.max_rows) + " tokens a pass)\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace halfbyte
