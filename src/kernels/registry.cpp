@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "kernels/attention_layout.h"
 #include "kernels/kernel_lists.h"
 
@@ -13,53 +14,42 @@ constexpr std::array kIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512};
 
 const char* weights_name(WeightFormat f) {
   switch (f) {
-    case WeightFormat::kF32:
-      return "f32";
-    case WeightFormat::kBF16:
-      return "bf16";
-    case WeightFormat::kNVFP4:
-      return "nvfp4";
-    case WeightFormat::kMXFP4:
-      return "mxfp4";
+    case WeightFormat::kF32: return "f32";
+    case WeightFormat::kBF16: return "bf16";
+    case WeightFormat::kNVFP4: return "nvfp4";
+    case WeightFormat::kMXFP4: return "mxfp4";
   }
   return "?";
 }
 
 const char* mode_name(ActivationMode m) {
   switch (m) {
-    case ActivationMode::kF32:
-      return "f32";
-    case ActivationMode::kA16:
-      return "a16";
-    case ActivationMode::kA8:
-      return "a8";
-    case ActivationMode::kA4:
-      return "a4";
+    case ActivationMode::kF32: return "f32";
+    case ActivationMode::kA16: return "a16";
+    case ActivationMode::kA8: return "a8";
+    case ActivationMode::kA4: return "a4";
   }
   return "?";
 }
 
-// The CPU features that `isa` needs and this CPU (or its operating system) lacks, separated by commas.
+// The CPU features that `isa` needs and this machine lacks, separated by commas.
 std::string missing_features(Isa isa) {
+  const CpuFeatures& cpu = cpu_features();
   std::string missing;
-  [[maybe_unused]] const auto need = [&](const char* name, bool here) {
+  const auto need = [&](const char* name, bool here) {
     if (!here) missing += (missing.empty() ? "" : ", ") + std::string(name);
   };
-#if defined(__x86_64__)
   if (isa >= Isa::kAvx2) {
-    need("avx2", __builtin_cpu_supports("avx2"));
-    need("fma", __builtin_cpu_supports("fma"));
+    need("avx2", cpu.avx2);
+    need("fma", cpu.fma);
   }
   if (isa == Isa::kAvx512) {
-    need("avx512f", __builtin_cpu_supports("avx512f"));
-    need("avx512bw", __builtin_cpu_supports("avx512bw"));
-    need("avx512vl", __builtin_cpu_supports("avx512vl"));
-    need("avx512dq", __builtin_cpu_supports("avx512dq"));
-    need("avx512vnni", __builtin_cpu_supports("avx512vnni"));
+    need("avx512f", cpu.avx512f);
+    need("avx512bw", cpu.avx512bw);
+    need("avx512dq", cpu.avx512dq);
+    need("avx512vl", cpu.avx512vl);
+    need("avx512_vnni", cpu.avx512_vnni);
   }
-#else
-  if (isa != Isa::kRef) missing = "an x86-64 processor";
-#endif
   return missing;
 }
 
@@ -75,12 +65,9 @@ std::vector<LinearKernel> collect() {
 
 const char* isa_name(Isa isa) {
   switch (isa) {
-    case Isa::kRef:
-      return "ref";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
+    case Isa::kRef: return "ref";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
   }
   return "?";
 }
