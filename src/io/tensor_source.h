@@ -48,8 +48,8 @@ class TensorSource {
   virtual std::shared_ptr<const void> owner(const TensorInfo& tensor) const = 0;
 
   // Rows [first, first + rows) of a tensor of rank 0 or 1 (one row) or 2, as FP32, exactly dequantised: each value is the
-  // one that the format defines, in FP32. out: rows * row length. F32, F16, BF16, F8_E4M3, F8_E5M2 and the GGUF block
-  // types; others are kUnsupported.
+  // one that the format defines, in FP32. out: rows * row length. F32, F16, BF16, F8_E4M3 and the GGUF block types; others
+  // are kUnsupported.
   virtual Status read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const = 0;
 
   // Failures name the file and the tensor: "model.safetensors: tensor 'x': <text>".

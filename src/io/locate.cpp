@@ -1,0 +1,74 @@
+#include "io/locate.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "io/message.h"
+
+namespace halfbyte {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_file(const std::string& path) {
+  std::error_code failure;
+  return fs::is_regular_file(path, failure);
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+Result<Location> locate_file(const std::string& path) {
+  char magic[4] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  if (std::string_view(magic, 4) == "GGUF") return Location{Location::Kind::kGguf, "", {path}};
+  if (path.ends_with(".safetensors")) return Location{Location::Kind::kSafetensors, parent_of(path), {path}};
+  if (path.ends_with(".safetensors.index.json")) return Location{Location::Kind::kIndexedSafetensors, parent_of(path), {path}};
+  if (path.ends_with("/config.json") || path == "config.json") return locate(parent_of(path));
+  return invalid_data(path + ": is no model file: starts with " + quote({magic, 4}) +
+                      "; expected a Hugging Face folder, a .gguf file (starts with 'GGUF') or a .safetensors file");
+}
+
+}  // namespace
+
+std::vector<std::string> folder_entries(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code failure;
+  fs::directory_iterator it(folder, failure);
+  for (; !failure && it != fs::directory_iterator() && names.size() < 10000; it.increment(failure)) {
+    std::error_code ignored;
+    names.push_back(it->path().filename().string() + (it->is_directory(ignored) ? "/" : ""));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<Location> locate(const std::string& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (status.type() == fs::file_type::not_found) {
+    return not_found(path + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
+  }
+  if (failure) return invalid_data(path + ": cannot be read: " + failure.message());
+  if (status.type() == fs::file_type::regular) return locate_file(path);
+  if (status.type() != fs::file_type::directory) {
+    return invalid_data(path + ": is neither a file nor a folder; expected a Hugging Face folder or a .gguf file");
+  }
+  // transformers' order: the single file before the index.
+  const std::string single = join_path(path, "model.safetensors"), index = join_path(path, "model.safetensors.index.json");
+  if (is_file(single)) return Location{Location::Kind::kSafetensors, path, {single}};
+  if (is_file(index)) return Location{Location::Kind::kIndexedSafetensors, path, {index}};
+  std::vector<std::string> ggufs;
+  for (const std::string& name : folder_entries(path)) {
+    if (name.ends_with(".gguf")) ggufs.push_back(name);
+  }
+  if (ggufs.size() > 1) {
+    return invalid_argument(path + ": holds " + std::to_string(ggufs.size()) + " GGUF files (" + listed(ggufs) + "); name one of them");
+  }
+  if (ggufs.size() == 1) return Location{Location::Kind::kGguf, path, {join_path(path, ggufs[0])}};
+  return Location{Location::Kind::kConfigOnly, path, {}};
+}
+
+}  // namespace halfbyte

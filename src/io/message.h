@@ -1,0 +1,22 @@
+// Pieces of error messages; untrusted text goes through quote() of base/quote.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/quote.h"
+
+namespace halfbyte {
+
+// "a, b and 7 more": at most `limit` items.
+std::string listed(const std::vector<std::string>& items, size_t limit = 12);
+
+// The part after the last '/'.
+std::string base_name(std::string_view path);
+
+// folder + "/" + name.
+std::string join_path(const std::string& folder, std::string_view name);
+
+}  // namespace halfbyte

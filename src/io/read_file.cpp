@@ -1,0 +1,58 @@
+#include "io/read_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace halfbyte {
+namespace {
+
+constexpr off_t kMaxBytes = off_t{64} << 20;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+Result<std::optional<std::string>> read_small_file(const std::string& path) {
+  const auto fail = [&](const std::string& text) { return invalid_data(path + ": " + text); };
+  // Not blocking: a pipe in the place of a file must not hang the program.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
+    return fail(std::string("cannot be opened: ") + std::strerror(errno));
+  }
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0) return fail(std::string("cannot be read: ") + std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return fail("is not a regular file");
+  if (info.st_size > kMaxBytes) {
+    return fail("is " + std::to_string(info.st_size) + " bytes long, the limit is " + std::to_string(kMaxBytes));
+  }
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = read(file.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(std::string("cannot be read: ") + std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  text.resize(done);
+  return std::optional<std::string>(std::move(text));
+}
+
+}  // namespace halfbyte

