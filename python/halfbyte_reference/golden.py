@@ -53,7 +53,7 @@ def write_formats():
 
 # --- test rows --------------------------------------------------------------------------------------------------------
 
-def test_rows(data, k):
+def sample_rows(data, k):
     """Five rows of k: plain; outliers and blocks of very different size; zero blocks and tiny values; zeros; large."""
     x = data.normal(5, k)
     block = np.arange(k) // 16
@@ -66,7 +66,7 @@ def test_rows(data, k):
     return x.astype(F32)
 
 
-def test_weight(data, n, k):
+def sample_weight(data, n, k):
     """Gaussian with outliers, zero blocks, blocks small enough for E4M3 subnormal scales, one zero row."""
     w = data.normal(n, k) * F32(0.05)
     block = np.arange(k) // 16
@@ -105,7 +105,7 @@ def add_block_forms(w, name, x, static):
 def write_blocks():
     w, static = Writer(), F32(0.0071)
     for k in ODD_K:
-        x, name = test_rows(rng.TestData(1000 + k), k), f"k{k}"
+        x, name = sample_rows(rng.TestData(1000 + k), k), f"k{k}"
         w.add(f"{name}/x", x)
         w.add(f"{name}/static_alpha", static)
         add_blocks(w, f"{name}/nvfp4_weight", blocks.quantise_nvfp4_weight(x[:3]))       # alpha from the first three rows
@@ -154,7 +154,7 @@ def write_linear():
     w = Writer()
     for n, k in LINEAR_SHAPES:
         data, name = rng.TestData(2000 + k), f"k{k}"
-        x, w_float, input_scale = test_rows(data, k), test_weight(data, n, k), F32(0.0119)
+        x, w_float, input_scale = sample_rows(data, k), sample_weight(data, n, k), F32(0.0119)
         if k == 80:
             x[1, 79] = F32(32640 * 2.0**-15)       # the one BF16 significand that a16i16 clamps, largest of its block
             x[1, 64:79] *= F32(2.0**-9)
@@ -182,7 +182,7 @@ def write_residue():
         block = 16 if fmt == "nvfp4" else 32
         for n, k in ((5, 17), (19, 80), (6, 264)):
             data = rng.TestData(3000 + k + block)
-            x, w_float, score = test_rows(data, k), test_weight(data, n, k), np.abs(data.normal(k))
+            x, w_float, score = sample_rows(data, k), sample_weight(data, n, k), np.abs(data.normal(k))
             q = blocks.quantise_nvfp4_weight(w_float) if fmt == "nvfp4" else blocks.quantise_mxfp4(w_float)
             alpha_w, name = q.alpha[0], f"{fmt}/k{k}"
             for key, value in (("x", x), ("score", score), ("w_float", w_float), ("w_alpha", alpha_w),
