@@ -21,6 +21,7 @@ struct EngineOptions {
   int64_t prefill_chunk = 512;  // prompt tokens a step
   int64_t page_tokens = 32;
   int max_waiting = 1024;     // requests queued; one more is refused
+  int threads = 0;            // 0: default_thread_count(); results do not depend on it
 };
 
 // Teacher-forced scores of a token sequence.

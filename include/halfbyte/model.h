@@ -14,6 +14,7 @@
 namespace halfbyte {
 
 struct ModelConfig;  // src/model/config.h
+struct ModelSource;  // src/io/model_source.h
 
 struct LoadOptions {
   // Empty: the folder's halfbyte_plan.json; else what its quantisation says; else the default for this machine (w4a16).
@@ -36,6 +37,7 @@ struct ModelSummary {
   uint64_t decode_bytes_per_token = 0;  // weights a decode step reads
   std::string kernels;       // the implementation chosen, e.g. "avx2"
   double load_seconds = 0;
+  std::vector<std::string> notes;  // what loading had to decide and a user should know, one line each
 };
 
 // Thread-safe after load: immutable.
@@ -44,6 +46,11 @@ class Model {
   // `path`: a Hugging Face folder or a .gguf file. Errors name what was looked for and the next step; not enough memory
   // is kResourceExhausted and says how much is needed, before anything is allocated.
   static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options = {});
+  // A model of a well-known shape with random weights and no file, for measurements: "qwen2.5-1.5b", ... An unknown name
+  // is kInvalidArgument and lists the known ones.
+  static Result<std::shared_ptr<Model>> synthetic(const std::string& shape, const LoadOptions& options = {});
+  // From an opened source (src/io/model_source.h).
+  static Result<std::shared_ptr<Model>> from_source(const ModelSource& source, const LoadOptions& options = {});
   ~Model();
 
   const ModelConfig& config() const;

@@ -8,8 +8,9 @@
 namespace halfbyte {
 
 // e^x for x <= 0; 0 below -87. NaN stays NaN. Branch-free, so compilers turn loops over it into SIMD.
-// Needs -ffp-contract=off (set for the whole project).
-constexpr float exp32(float x) {
+// Always inlined: files built for different instruction sets must not share one copy. Needs -ffp-contract=off (set for
+// the whole project).
+[[gnu::always_inline]] constexpr float exp32(float x) {
   // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves n in the low bits.
   const float shifted = x * 1.44269504f + 12582912.0f;
   const float n = shifted - 12582912.0f;

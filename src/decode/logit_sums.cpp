@@ -1,0 +1,90 @@
+// Compiled once per instruction set: HALFBYTE_LOGIT_SUMS names the table this object defines
+// (src/decode/CMakeLists.txt). The loops are written so that compilers vectorise them; nothing here may depend on the
+// instruction set's width.
+#include <limits>
+
+#include "base/exp32.h"
+#include "base/log64.h"
+#include "decode/logit_sums_tables.h"
+
+namespace halfbyte {
+namespace {
+
+constexpr int64_t kLanes = 32;
+constexpr int64_t kChunk = 4096;  // logits whose lane sums are folded together
+
+// Lane i += lane i + half for half = 16, 8, 4, 2, 1.
+double fold(double (&lanes)[kLanes]) {
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+
+float finite_max(const float* logits, int64_t count) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float lane_max[kLanes];
+  int32_t lane_nan[kLanes];
+  for (int64_t j = 0; j < kLanes; ++j) {
+    lane_max[j] = -kInfinity;
+    lane_nan[j] = 0;
+  }
+  const auto take = [&](int64_t i, int64_t j) {
+    const float l = logits[i];
+    lane_max[j] = l > lane_max[j] ? l : lane_max[j];
+    lane_nan[j] |= l != l ? 1 : 0;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j) take(i + j, j);
+  for (int64_t j = 0; i + j < count; ++j) take(i + j, j);
+  float max = -kInfinity;
+  int32_t nan = 0;
+  for (int64_t j = 0; j < kLanes; ++j) {
+    max = lane_max[j] > max ? lane_max[j] : max;
+    nan |= lane_nan[j];
+  }
+  const bool bad = nan != 0 || max == kInfinity || max == -kInfinity;
+  return bad ? std::numeric_limits<float>::quiet_NaN() : max;
+}
+
+LogitSums sums(const float* logits, int64_t count, float max) {
+  double z = 0, s = 0;
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t end = begin + kChunk < count ? begin + kChunk : count;
+    double lane_z[kLanes] = {}, lane_s[kLanes] = {};
+    const auto take = [&](int64_t i, int64_t j) {
+      const float d = logits[i] - max;
+      const float e = exp32(d);
+      lane_z[j] += static_cast<double>(e);
+      lane_s[j] += static_cast<double>(e) * static_cast<double>(e > 0.0f ? d : 0.0f);
+    };
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (int64_t j = 0; j < kLanes; ++j) take(i + j, j);
+    for (int64_t j = 0; i + j < end; ++j) take(i + j, j);
+    z += fold(lane_z);
+    s += fold(lane_s);
+  }
+  const double log_z = log64(z);
+  return {log_z, log_z - s / z};
+}
+
+uint64_t weights(const float* logits, int64_t count, float max, float temperature, uint32_t* out) {
+  const float top = max / temperature;
+  uint64_t total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const float e = exp32(logits[i] / temperature - top);
+    // e <= 1. Below 1 the product fits an int32, whose conversion vectorises; 1 itself is 2^31.
+    const float below_one = e < 1.0f ? e : 0.0f;
+    const uint32_t w = static_cast<uint32_t>(static_cast<int32_t>(below_one * 2147483648.0f));
+    out[i] = e < 1.0f ? w : 0x80000000u;
+  }
+  for (int64_t i = 0; i < count; ++i) total += out[i];
+  return total;
+}
+
+}  // namespace
+
+const LogitFns HALFBYTE_LOGIT_SUMS = {HALFBYTE_LOGIT_SUMS_NAME, finite_max, sums, weights};
+
+}  // namespace halfbyte

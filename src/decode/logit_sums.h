@@ -1,0 +1,38 @@
+// The passes over a row of logits that every token pays for: maximum, log-sum-exp with entropy, and draw weights.
+// Orders of sums: docs/numerics.md 4. One source (logit_sums.cpp) is compiled for the baseline and for AVX2; both give
+// the same bits, and the CPU decides which runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace halfbyte {
+
+// Of the raw logits at temperature 1.
+struct LogitSums {
+  double log_z = 0;    // log sum exp(l - max)
+  double entropy = 0;  // nats
+};
+
+struct LogitFns {
+  std::string_view name;  // "baseline", "avx2"
+  // The largest logit. NaN when a logit is NaN or +infinity, or when all are -infinity (one that is banned).
+  float (*finite_max)(const float* logits, int64_t count);
+  LogitSums (*sums)(const float* logits, int64_t count, float max);
+  // weights[i] = uint32(exp32(logits[i] / temperature - max / temperature) * 2^31); returns their exact sum.
+  uint64_t (*weights)(const float* logits, int64_t count, float max, float temperature, uint32_t* weights);
+};
+
+// Every form that this CPU runs, the best last.
+std::span<const LogitFns* const> logit_fns_here();
+inline const LogitFns& best_logit_fns() {
+  return *logit_fns_here().back();
+}
+
+// (l - max) - log Z, nats.
+inline float token_logprob(float logit, float max, const LogitSums& sums) {
+  return static_cast<float>(static_cast<double>(logit - max) - sums.log_z);
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,60 @@
+// From a row of logits to a token: docs/numerics.md 4, step by step.
+//
+// Everything after the exponentials is integer arithmetic, so sums are exact in any order: the same seed and logits
+// give the same token on every machine and in every batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "decode/logit_sums.h"
+#include "decode/penalties.h"
+#include "halfbyte/generate.h"
+
+namespace halfbyte {
+
+struct SampledToken {
+  int32_t token = -1;
+  float entropy = 0;                    // nats, raw logits; 0 unless asked for
+  float temperature = 1;                // the one used; 0 for greedy
+  std::optional<TokenLogprob> logprob;  // when logprobs >= 0
+  std::vector<TokenLogprob> top;        // [logprobs], most likely first
+};
+
+// invalid_argument that names the field, its value and its range. `vocab` bounds the ids of logit_bias.
+Status check_sampling(const SamplingParams& params, int64_t vocab);
+
+// One thread's sampler: holds scratch of a vocabulary's size, so sampling allocates nothing (except the logprobs list
+// where asked for). Thread-compatible.
+class Sampler {
+ public:
+  explicit Sampler(int64_t vocab, const LogitFns& fns = best_logit_fns());
+
+  // logits [vocab] are overwritten. `history` may be null when no penalty is set. `position`: number of tokens before
+  // the drawn one, prompt included. invalid_data when a logit is NaN or infinite.
+  Status sample(std::span<float> logits, const SamplingParams& params, const TokenHistory* history, uint64_t position,
+                SampledToken& out);
+
+ private:
+  struct Candidate {
+    uint32_t weight;
+    int32_t token;
+  };
+
+  void top_logprobs(std::span<const float> logits, int count, float max, const LogitSums& sums,
+                    std::vector<TokenLogprob>& out);
+  int32_t draw(std::span<const float> logits, float max, const SamplingParams& params, uint64_t position);
+  void keep_min_p(float min_p);
+  template <class Enough>
+  void keep_prefix(Enough enough);
+
+  const LogitFns* fns_;
+  std::vector<uint32_t> weights_;      // [vocab]
+  std::vector<Candidate> candidates_;  // tokens of non-zero weight, ascending id; capacity vocab
+  std::vector<float> raw_;             // [vocab]: logits before bias and penalties, when log-probabilities need them
+};
+
+}  // namespace halfbyte

@@ -1,0 +1,286 @@
+// Presets, the one-line form and the per-layer resolution of precision plans. The JSON form is in plan_json.cpp.
+#include "halfbyte/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/result.h"
+#include "model/plan_fields.h"
+
+namespace halfbyte {
+namespace {
+
+template <class Kind, size_t N>
+using Names = std::array<std::pair<Kind, const char*>, N>;
+
+constexpr Names<WeightKind, 4> kWeightNames{{{WeightKind::kF32, "f32"},
+                                             {WeightKind::kBF16, "bf16"},
+                                             {WeightKind::kNVFP4, "nvfp4"},
+                                             {WeightKind::kMXFP4, "mxfp4"}}};
+constexpr Names<ActivationKind, 4> kActivationNames{{{ActivationKind::kF32, "f32"},
+                                                     {ActivationKind::kBF16, "bf16"},
+                                                     {ActivationKind::kF8, "fp8"},
+                                                     {ActivationKind::kF4, "fp4"}}};
+constexpr Names<ActivationScale, 2> kScaleNames{
+    {{ActivationScale::kStatic, "static"}, {ActivationScale::kPerToken, "per_token"}}};
+constexpr Names<KvKind, 2> kKvNames{{{KvKind::kF32, "f32"}, {KvKind::kBF16, "bf16"}}};
+
+template <class Kind, size_t N>
+const char* name_in(const Names<Kind, N>& names, Kind kind) {
+  for (const auto& [k, name] : names)
+    if (k == kind) return name;
+  return "?";
+}
+
+template <class Kind, size_t N>
+Status set_by_name(const Names<Kind, N>& names, std::string_view field, std::string_view value, Kind& out) {
+  std::string known;
+  for (const auto& [kind, name] : names) {
+    if (value == name) {
+      out = kind;
+      return {};
+    }
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  return invalid_argument("plan field '" + std::string(field) + "' has value '" + std::string(value) +
+                          "', expected one of " + known);
+}
+
+bool is_fp4(WeightKind kind) {
+  return kind == WeightKind::kNVFP4 || kind == WeightKind::kMXFP4;
+}
+
+// The activations that a linear falls to when only its weights are changed and the old activations do not fit them.
+ActivationKind natural_activations(WeightKind weights) {
+  return weights == WeightKind::kF32 ? ActivationKind::kF32 : ActivationKind::kBF16;
+}
+
+void set_weights(LinearPlan& plan, WeightKind weights) {
+  plan.weights = weights;
+  if (!check_linear_plan(plan).ok()) plan.activations = natural_activations(weights);
+}
+
+void apply(const LinearOverride& change, LinearPlan& plan) {
+  const auto has = [&](std::string_view field) {
+    return std::find(change.fields.begin(), change.fields.end(), field) != change.fields.end();
+  };
+  if (has("weights")) set_weights(plan, change.values.weights);
+  if (has("activations")) plan.activations = change.values.activations;
+  if (has("activation_scale")) plan.activation_scale = change.values.activation_scale;
+}
+
+struct Preset {
+  const char* name;
+  LinearPlan linear;
+  LinearPlan head;
+  WeightKind embedding;
+  KvKind kv;
+};
+
+constexpr LinearPlan kF32Linear{WeightKind::kF32, ActivationKind::kF32, ActivationScale::kPerToken};
+constexpr LinearPlan kBF16Linear{WeightKind::kBF16, ActivationKind::kBF16, ActivationScale::kPerToken};
+
+constexpr Preset fp4_preset(const char* name, WeightKind weights, ActivationKind activations) {
+  return {name, {weights, activations, ActivationScale::kPerToken}, kBF16Linear, WeightKind::kBF16, KvKind::kBF16};
+}
+
+constexpr std::array<Preset, 8> kPresets{{
+    {"f32", kF32Linear, kF32Linear, WeightKind::kF32, KvKind::kF32},
+    {"bf16", kBF16Linear, kBF16Linear, WeightKind::kBF16, KvKind::kBF16},
+    fp4_preset("w4a16", WeightKind::kNVFP4, ActivationKind::kBF16),
+    fp4_preset("w4a8", WeightKind::kNVFP4, ActivationKind::kF8),
+    fp4_preset("w4a4", WeightKind::kNVFP4, ActivationKind::kF4),
+    fp4_preset("w4a16-mxfp4", WeightKind::kMXFP4, ActivationKind::kBF16),
+    fp4_preset("w4a8-mxfp4", WeightKind::kMXFP4, ActivationKind::kF8),
+    fp4_preset("w4a4-mxfp4", WeightKind::kMXFP4, ActivationKind::kF4),
+}};
+
+// Glob with * and ?. Linear in text * pattern: the last * is the only place to come back to.
+bool glob_matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::string_view trimmed(std::string_view s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+  return s;
+}
+
+// "field=value" for the whole plan.
+Status set_plan_field(PrecisionPlan& plan, std::string_view field, std::string_view value) {
+  constexpr std::string_view kHead = "head.";
+  if (field == "kv") return set_by_name(kKvNames, field, value, plan.kv);
+  if (field == "embedding") return set_embedding(plan, value);
+  if (field.starts_with(kHead)) return set_linear_field(plan.head, field.substr(kHead.size()), value);
+  if (is_linear_field(field)) return set_linear_field(plan.linear, field, value);
+  return invalid_argument("plan field '" + std::string(field) +
+                          "' is not known, expected weights, activations, activation_scale, head.weights, "
+                          "head.activations, head.activation_scale, embedding, kv, or PATTERN:FIELD for single layers");
+}
+
+// "pattern:field=value". Neighbouring parts with one pattern make one override.
+Status add_override(PrecisionPlan& plan, std::string_view pattern, std::string_view field, std::string_view value) {
+  if (pattern.empty())
+    return invalid_argument("plan part ':" + std::string(field) + "' has no layer pattern before ':'");
+  if (plan.overrides.empty() || plan.overrides.back().pattern != pattern)
+    plan.overrides.push_back({std::string(pattern), {}, {}});
+  LinearOverride& change = plan.overrides.back();
+  if (!is_linear_field(field))
+    return invalid_argument("plan field '" + std::string(field) +
+                            "' is not one of a layer, expected weights, activations or "
+                            "activation_scale");
+  // set_linear_field() would move activations along with weights; an override holds exactly what was written.
+  LinearPlan written;
+  HB_TRY(set_linear_field(written, field, value));
+  if (field == "weights") change.values.weights = written.weights;
+  if (field == "activations") change.values.activations = written.activations;
+  if (field == "activation_scale") change.values.activation_scale = written.activation_scale;
+  if (std::find(change.fields.begin(), change.fields.end(), field) == change.fields.end())
+    change.fields.emplace_back(field);
+  return {};
+}
+
+}  // namespace
+
+const char* name_of(WeightKind kind) {
+  return name_in(kWeightNames, kind);
+}
+const char* name_of(ActivationKind kind) {
+  return name_in(kActivationNames, kind);
+}
+const char* name_of(ActivationScale kind) {
+  return name_in(kScaleNames, kind);
+}
+const char* name_of(KvKind kind) {
+  return name_in(kKvNames, kind);
+}
+
+bool is_linear_field(std::string_view field) {
+  return field == "weights" || field == "activations" || field == "activation_scale";
+}
+
+Status set_linear_field(LinearPlan& plan, std::string_view field, std::string_view value) {
+  if (field == "weights") {
+    WeightKind weights{};
+    HB_TRY(set_by_name(kWeightNames, field, value, weights));
+    set_weights(plan, weights);
+    return {};
+  }
+  if (field == "activations") return set_by_name(kActivationNames, field, value, plan.activations);
+  if (field == "activation_scale") return set_by_name(kScaleNames, field, value, plan.activation_scale);
+  return invalid_argument("plan field '" + std::string(field) +
+                          "' is not known, expected weights, activations or activation_scale");
+}
+
+Status set_embedding(PrecisionPlan& plan, std::string_view value) {
+  WeightKind kind{};
+  HB_TRY(set_by_name(kWeightNames, "embedding", value, kind));
+  if (is_fp4(kind))
+    return invalid_argument("plan field 'embedding' has value '" + std::string(value) + "', expected f32 or bf16");
+  plan.embedding = kind;
+  return {};
+}
+
+Status set_kv(PrecisionPlan& plan, std::string_view value) {
+  return set_by_name(kKvNames, "kv", value, plan.kv);
+}
+
+Status check_linear_plan(const LinearPlan& plan) {
+  const bool four_or_eight = plan.activations == ActivationKind::kF4 || plan.activations == ActivationKind::kF8;
+  if (four_or_eight && !is_fp4(plan.weights))
+    return invalid_argument(std::string(name_of(plan.activations)) + " activations with " + name_of(plan.weights) +
+                            " weights: they need nvfp4 or mxfp4 weights");
+  if (plan.activations == ActivationKind::kF32 && plan.weights != WeightKind::kF32)
+    return invalid_argument(std::string("f32 activations with ") + name_of(plan.weights) +
+                            " weights: they need f32 weights");
+  if (plan.activations == ActivationKind::kBF16 && plan.weights == WeightKind::kF32)
+    return invalid_argument("bf16 activations with f32 weights: f32 weights need f32 activations");
+  return {};
+}
+
+LinearPlan PrecisionPlan::linear_for(std::string_view name) const {
+  LinearPlan out = name == "lm_head" ? head : linear;
+  for (const LinearOverride& change : overrides)
+    if (glob_matches(change.pattern, name)) apply(change, out);
+  return out;
+}
+
+std::vector<std::string> plan_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+Result<PrecisionPlan> plan_preset(std::string_view name) {
+  std::string known;
+  for (const Preset& preset : kPresets) {
+    if (name == preset.name) {
+      PrecisionPlan plan;
+      plan.preset = preset.name;
+      plan.linear = preset.linear;
+      plan.head = preset.head;
+      plan.embedding = preset.embedding;
+      plan.kv = preset.kv;
+      return plan;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(preset.name);
+  }
+  return invalid_argument("plan '" + std::string(name) + "' is not known, expected one of " + known);
+}
+
+Result<PrecisionPlan> parse_plan(std::string_view text) {
+  std::optional<PrecisionPlan> plan;
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string_view part = trimmed(text.substr(0, comma));
+    if (!plan) {
+      HB_ASSIGN(plan, plan_preset(part));
+    } else {
+      const size_t equals = part.find('=');
+      if (equals == std::string_view::npos)
+        return invalid_argument("plan part '" + std::string(part) +
+                                "' has no '=', expected FIELD=VALUE or PATTERN:FIELD=VALUE");
+      const std::string_view field = part.substr(0, equals), value = part.substr(equals + 1);
+      const size_t colon = field.rfind(':');
+      if (colon == std::string_view::npos) {
+        HB_TRY(set_plan_field(*plan, field, value));
+      } else {
+        HB_TRY(add_override(*plan, field.substr(0, colon), field.substr(colon + 1), value));
+      }
+    }
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  HB_TRY(check_plan(*plan));
+  return std::move(*plan);
+}
+
+Status check_plan(const PrecisionPlan& plan) {
+  HB_TRY(check_linear_plan(plan.linear).with_context("plan"));
+  HB_TRY(check_linear_plan(plan.head).with_context("plan: head"));
+  for (const LinearOverride& change : plan.overrides)
+    if (change.fields.size() >= 2 &&
+        change.fields.end() != std::find(change.fields.begin(), change.fields.end(), "weights") &&
+        change.fields.end() != std::find(change.fields.begin(), change.fields.end(), "activations"))
+      HB_TRY(check_linear_plan(change.values).with_context("plan: " + change.pattern));
+  return {};
+}
+
+}  // namespace halfbyte
