@@ -1,0 +1,389 @@
+#include "text/bpe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <utility>
+
+#include "base/quote.h"
+#include "text/utf8_scan.h"
+
+namespace halfbyte {
+namespace {
+
+// Pieces up to this many bytes search linearly for the lowest rank; measured to be faster than a heap.
+constexpr size_t kShortPiece = 64;
+
+// Vocabularies and texts come from strangers: a seed that they cannot know keeps them from choosing keys that collide.
+// Results do not depend on it.
+uint64_t make_hash_seed() {
+  std::random_device device;
+  return uint64_t{device()} << 32 ^ device();
+}
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+template <class T>
+uint64_t load(const char* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+uint64_t hash_bytes(std::string_view bytes, uint64_t seed) {
+  constexpr uint64_t kOdd1 = 0x9E3779B97F4A7C15, kOdd2 = 0xD1B54A32D192ED03;
+  const char* p = bytes.data();
+  size_t n = bytes.size();
+  uint64_t h = seed ^ n;
+  for (; n > 8; n -= 8, p += 8) h = mix(h ^ load<uint64_t>(p), kOdd1);
+  uint64_t tail = 0;
+  if (n == 8) {
+    tail = load<uint64_t>(p);
+  } else if (n >= 4) {
+    tail = load<uint32_t>(p) << 32 | load<uint32_t>(p + n - 4);
+  } else if (n > 0) {
+    tail = load<uint8_t>(p) << 16 | load<uint8_t>(p + n / 2) << 8 | load<uint8_t>(p + n - 1);
+  }
+  return mix(h ^ tail, kOdd2);
+}
+
+uint64_t hash_pair(int32_t left, int32_t right, uint64_t seed) {
+  const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  return mix(key ^ seed, 0x9E3779B97F4A7C15);
+}
+
+// A power of two that `count` entries fill to at most 60%.
+size_t table_size(size_t count) {
+  size_t size = 16;
+  while (size * 6 < count * 10) size *= 2;
+  return size;
+}
+
+constexpr uint32_t kAlphabetEnd = 0x144;
+
+// By code point: the byte that the character spells, or -1. Printable Latin-1 characters stand for themselves; the other
+// bytes, in order, are U+0100, U+0101, ...
+std::array<int16_t, kAlphabetEnd> make_alphabet() {
+  std::array<int16_t, kAlphabetEnd> bytes;
+  bytes.fill(-1);
+  uint32_t next = 0x100;
+  for (int16_t b = 0; b < 256; ++b) {
+    const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+    bytes[printable ? static_cast<uint32_t>(b) : next++] = b;
+  }
+  return bytes;
+}
+
+// Appends the bytes; on false, some may have been appended.
+bool append_alphabet_bytes(std::string_view text, std::string& out) {
+  static const std::array<int16_t, kAlphabetEnd> alphabet = make_alphabet();
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  while (p < end) {
+    const uint32_t c = utf8_next(p);
+    if (c >= kAlphabetEnd || alphabet[c] < 0) return false;
+    out.push_back(static_cast<char>(alphabet[c]));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool bytes_from_alphabet(std::string_view text, std::string& out) {
+  out.clear();
+  return append_alphabet_bytes(text, out);
+}
+
+std::optional<int32_t> BpeModel::find(std::string_view bytes) const {
+  const uint64_t hash = hash_bytes(bytes, seed_);
+  const size_t mask = slots_.size() - 1;
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  for (size_t i = hash & mask; slots_[i].id != kNoToken; i = (i + 1) & mask) {
+    if (slots_[i].tag == tag && token_bytes(slots_[i].id) == bytes) return slots_[i].id;
+  }
+  return std::nullopt;
+}
+
+std::string_view BpeModel::token_bytes(int32_t id) const {
+  if (id < 0 || id >= vocab_size()) return {};
+  const Span span = spans_[static_cast<size_t>(id)];
+  return std::string_view(arena_).substr(span.begin, span.length);
+}
+
+std::vector<uint8_t> BpeModel::missing_bytes() const {
+  std::vector<uint8_t> missing;
+  for (size_t b = 0; b < byte_ids_.size(); ++b) {
+    if (byte_ids_[b] == kNoToken) missing.push_back(static_cast<uint8_t>(b));
+  }
+  return missing;
+}
+
+uint32_t BpeModel::rank_of(int32_t left, int32_t right, BpeWork& work) const {
+  ++work.pair_lookups;
+  const size_t mask = merge_slots_.size() - 1;
+  for (size_t i = hash_pair(left, right, seed_) & mask;; i = (i + 1) & mask) {
+    const MergeSlot& slot = merge_slots_[i];
+    if (slot.left == left && slot.right == right) return slot.rank;
+    if (slot.left == kNoToken) return kNoMerge;
+  }
+}
+
+void BpeModel::encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& out) const {
+  if (const std::optional<int32_t> id = find(piece)) {
+    std::atomic<uint8_t>& reachable = reachable_[static_cast<size_t>(*id)];
+    uint8_t state = reachable.load(std::memory_order_relaxed);
+    if (ignore_merges_) state = kYes;
+    if (state == kUnknown) {
+      // Two threads may both find out; they find the same.
+      merge(piece, scratch);
+      state = scratch.ids.size() == 1 && scratch.ids[0] == *id ? kYes : kNo;
+      reachable.store(state, std::memory_order_relaxed);
+    }
+    if (state == kYes) {
+      ++scratch.work.whole_pieces;
+      out.push_back(*id);
+      return;
+    }
+  }
+  ++scratch.work.merged_pieces;
+  merge(piece, scratch);
+  out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
+}
+
+void BpeModel::first_ids(std::string_view piece, std::vector<int32_t>& ids) const {
+  ids.clear();
+  bool last_unknown = false;
+  for (const char c : piece) {
+    const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
+    if (id != kNoToken) {
+      ids.push_back(id);
+    } else if (unk_ != kNoToken && !(fuse_unk_ && last_unknown)) {
+      ids.push_back(unk_);
+    }
+    last_unknown = id == kNoToken;
+  }
+}
+
+void BpeModel::merge(std::string_view piece, BpeScratch& scratch) const {
+  first_ids(piece, scratch.ids);
+  if (scratch.ids.size() <= kShortPiece) {
+    merge_short(scratch);
+  } else {
+    merge_long(scratch);
+  }
+}
+
+void BpeModel::merge_short(BpeScratch& scratch) const {
+  std::vector<int32_t>& ids = scratch.ids;
+  std::array<uint32_t, kShortPiece> ranks;  // of the merge of i and i + 1
+  size_t pairs = ids.empty() ? 0 : ids.size() - 1;
+  for (size_t i = 0; i < pairs; ++i) ranks[i] = rank_of(ids[i], ids[i + 1], scratch.work);
+  while (pairs > 0) {
+    size_t best = 0;
+    for (size_t i = 1; i < pairs; ++i) {
+      if (ranks[i] < ranks[best]) best = i;
+    }
+    scratch.work.ranks_compared += pairs;
+    if (ranks[best] == kNoMerge) break;
+    ids[best] = merged_[ranks[best]];
+    ids.erase(ids.begin() + static_cast<ptrdiff_t>(best) + 1);
+    std::copy(ranks.begin() + best + 1, ranks.begin() + pairs, ranks.begin() + best);
+    --pairs;
+    if (best < pairs) ranks[best] = rank_of(ids[best], ids[best + 1], scratch.work);
+    if (best > 0) ranks[best - 1] = rank_of(ids[best - 1], ids[best], scratch.work);
+  }
+}
+
+// A doubly linked list of symbols and a heap of merges. A merge in the heap whose symbol has another rank by now is stale
+// and dropped, so each of the n - 1 joins costs O(log n).
+void BpeModel::merge_long(BpeScratch& scratch) const {
+  using Symbol = BpeScratch::Symbol;
+  std::vector<Symbol>& symbols = scratch.symbols;
+  std::vector<uint64_t>& queue = scratch.queue;
+  const auto count = static_cast<uint32_t>(scratch.ids.size());
+  symbols.resize(count);
+  queue.clear();
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t rank = i + 1 < count ? rank_of(scratch.ids[i], scratch.ids[i + 1], scratch.work) : kNoMerge;
+    symbols[i] = {scratch.ids[i], rank, i - 1, i + 1};
+    if (rank != kNoMerge) queue.push_back(uint64_t{rank} << 32 | i);
+  }
+  scratch.work.queue_pushes += queue.size();
+  std::make_heap(queue.begin(), queue.end(), std::greater<>());
+
+  const auto update = [&](uint32_t at) {
+    Symbol& symbol = symbols[at];
+    symbol.rank = symbol.next < count ? rank_of(symbol.id, symbols[symbol.next].id, scratch.work) : kNoMerge;
+    if (symbol.rank == kNoMerge) return;
+    queue.push_back(uint64_t{symbol.rank} << 32 | at);
+    std::push_heap(queue.begin(), queue.end(), std::greater<>());
+    ++scratch.work.queue_pushes;
+  };
+  while (!queue.empty()) {
+    const auto rank = static_cast<uint32_t>(queue.front() >> 32);
+    const auto at = static_cast<uint32_t>(queue.front());
+    std::pop_heap(queue.begin(), queue.end(), std::greater<>());
+    queue.pop_back();
+    Symbol& left = symbols[at];
+    if (left.rank != rank) continue;
+    Symbol& right = symbols[left.next];
+    left.id = merged_[rank];
+    left.next = right.next;
+    right.rank = kNoMerge;
+    if (left.next < count) symbols[left.next].previous = at;
+    update(at);
+    if (at > 0) update(left.previous);
+  }
+  scratch.ids.clear();
+  for (uint32_t i = 0; i < count; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
+}
+
+BpeModel::Builder::Builder() : model_(new BpeModel) { model_->seed_ = make_hash_seed(); }
+BpeModel::Builder::~Builder() = default;
+
+void BpeModel::Builder::reserve(size_t tokens, size_t merges, size_t text_bytes) {
+  pending_.reserve(tokens);
+  model_->merged_.reserve(merges);
+  model_->merge_slots_.assign(table_size(merges), {});
+  model_->arena_.reserve(text_bytes);
+}
+
+Status BpeModel::Builder::add_token(int32_t id, std::string_view text) {
+  const size_t begin = model_->arena_.size();
+  if (!append_alphabet_bytes(text, model_->arena_)) {
+    model_->arena_.resize(begin);
+    return add_text(id, text, Kind::kPlain);
+  }
+  if (id < 0) return invalid_data(fmt::format("token {} has the negative id {}", quote(text), id));
+  const auto length = static_cast<uint32_t>(model_->arena_.size() - begin);
+  pending_.push_back({id, static_cast<uint32_t>(begin), length, Kind::kEncodable});
+  return {};
+}
+
+Status BpeModel::Builder::add_added_token(int32_t id, std::string_view text) { return add_text(id, text, Kind::kAdded); }
+
+Status BpeModel::Builder::add_text(int32_t id, std::string_view text, Kind kind) {
+  if (id < 0) return invalid_data(fmt::format("token {} has the negative id {}", quote(text), id));
+  const size_t begin = model_->arena_.size();
+  model_->arena_ += text;
+  pending_.push_back({id, static_cast<uint32_t>(begin), static_cast<uint32_t>(text.size()), kind});
+  return {};
+}
+
+// An added token that the vocabulary has too must be the same there.
+Status BpeModel::Builder::check_added(const Pending& token) {
+  const std::string_view text = std::string_view(model_->arena_).substr(token.begin, token.length);
+  const bool in_alphabet = bytes_from_alphabet(text, bytes_);
+  const std::optional<int32_t> known = in_alphabet ? model_->find(bytes_) : std::nullopt;
+  if (known && *known != token.id) {
+    return invalid_data(fmt::format("added token {} has the id {}, but the vocabulary has it as {}", quote(text), token.id,
+                                    *known));
+  }
+  const std::string_view other = model_->token_bytes(token.id);
+  if (!other.empty() && other != text && !known) {
+    return invalid_data(fmt::format("added token {} has the id {}, which is {} in the vocabulary", quote(text), token.id,
+                                    quote(other)));
+  }
+  return {};
+}
+
+Status BpeModel::Builder::seal() {
+  if (sealed_) return {};
+  sealed_ = true;
+  BpeModel& model = *model_;
+  if (model.arena_.size() > UINT32_MAX) return unsupported("the vocabulary has more than 4 GiB of text");
+  int32_t largest = -1;
+  for (const Pending& token : pending_) largest = std::max(largest, token.id);
+  // A padded vocabulary has gaps; one wild id must not cost gigabytes.
+  if (static_cast<size_t>(largest + 1) > pending_.size() * 4 + 65536) {
+    return invalid_data(fmt::format("the largest token id is {}, but there are only {} tokens", largest, pending_.size()));
+  }
+  model.spans_.resize(static_cast<size_t>(largest + 1));
+  model.slots_.assign(table_size(pending_.size()), {});
+  const size_t mask = model.slots_.size() - 1;
+  for (const Pending& token : pending_) {
+    Span& span = model.spans_[static_cast<size_t>(token.id)];
+    if (token.kind == Kind::kAdded) {
+      HB_TRY(check_added(token));
+    } else if (span.length > 0) {
+      return invalid_data(fmt::format("two tokens have the id {}: {} and {}", token.id, quote(model.token_bytes(token.id)),
+                                      quote(std::string_view(model.arena_).substr(token.begin, token.length))));
+    }
+    span = {token.begin, token.length};
+    if (token.kind != Kind::kEncodable || token.length == 0) continue;
+    const std::string_view bytes = model.token_bytes(token.id);
+    const uint64_t hash = hash_bytes(bytes, model.seed_);
+    size_t i = hash & mask;
+    while (model.slots_[i].id != kNoToken && model.token_bytes(model.slots_[i].id) != bytes) i = (i + 1) & mask;
+    model.slots_[i] = {static_cast<uint32_t>(hash >> 32), token.id};
+  }
+  pending_ = {};
+  for (size_t b = 0; b < 256; ++b) {
+    const char byte = static_cast<char>(b);
+    model.byte_ids_[b] = model.find({&byte, 1}).value_or(kNoToken);
+  }
+  return {};
+}
+
+void BpeModel::Builder::insert_merge(int32_t left, int32_t right, uint32_t rank) {
+  std::vector<MergeSlot>& slots = model_->merge_slots_;
+  const size_t mask = slots.size() - 1;
+  size_t i = hash_pair(left, right, model_->seed_) & mask;
+  while (slots[i].left != kNoToken && !(slots[i].left == left && slots[i].right == right)) i = (i + 1) & mask;
+  slots[i] = {left, right, rank};
+}
+
+Status BpeModel::Builder::add_merge(std::string_view left, std::string_view right) {
+  HB_TRY(seal());
+  BpeModel& model = *model_;
+  bytes_.clear();
+  bool in_alphabet = append_alphabet_bytes(left, bytes_);
+  const size_t left_bytes = bytes_.size();
+  in_alphabet = in_alphabet && append_alphabet_bytes(right, bytes_);
+  const std::string_view all = bytes_;
+  const auto missing = [&](std::string_view what) {
+    return invalid_data(fmt::format("merge {} ({} and {}): {} is not a token of the vocabulary", model.merged_.size(),
+                                    quote(left), quote(right), quote(what)));
+  };
+  const auto left_id = in_alphabet ? model.find(all.substr(0, left_bytes)) : std::nullopt;
+  const auto right_id = in_alphabet ? model.find(all.substr(left_bytes)) : std::nullopt;
+  const auto merged_id = in_alphabet ? model.find(all) : std::nullopt;
+  if (!left_id) return missing(left);
+  if (!right_id) return missing(right);
+  if (!merged_id) return missing(std::string(left).append(right));
+  const auto rank = static_cast<uint32_t>(model.merged_.size());
+  model.merged_.push_back(*merged_id);
+  if (model.merged_.size() * 10 > model.merge_slots_.size() * 6) {
+    const std::vector<MergeSlot> old = std::exchange(model.merge_slots_, std::vector<MergeSlot>(
+                                                                             table_size(model.merged_.size() * 2)));
+    for (const MergeSlot& slot : old) {
+      if (slot.left != kNoToken) insert_merge(slot.left, slot.right, slot.rank);
+    }
+  }
+  // Of a pair that is listed twice the last rank counts, as in the tokenizers package.
+  insert_merge(*left_id, *right_id, rank);
+  return {};
+}
+
+Result<std::unique_ptr<const BpeModel>> BpeModel::Builder::build(const Options& options) {
+  HB_TRY(seal());
+  BpeModel& model = *model_;
+  if (model.merge_slots_.empty()) model.merge_slots_.resize(table_size(0));
+  model.fuse_unk_ = options.fuse_unk;
+  model.ignore_merges_ = options.ignore_merges;
+  if (options.unk_token) {
+    const auto id = bytes_from_alphabet(*options.unk_token, bytes_) ? model.find(bytes_) : std::nullopt;
+    if (!id) return invalid_data(fmt::format("unk_token {} is not a token of the vocabulary", quote(*options.unk_token)));
+    model.unk_ = *id;
+  }
+  model.reachable_ = std::make_unique<std::atomic<uint8_t>[]>(model.spans_.size());
+  return std::unique_ptr<const BpeModel>(std::move(model_));
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,145 @@
+// Byte-level byte-pair encoding: the vocabulary, the merges, and the encoding of one piece.
+//
+// Encoding a piece starts with one token a byte and joins, again and again, the neighbours whose merge has the lowest rank
+// (the leftmost pair among equals), until no neighbours have a merge.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace halfbyte {
+
+// What an encoding did, so that tests can bound the work without a clock.
+struct BpeWork {
+  uint64_t pair_lookups = 0;
+  uint64_t ranks_compared = 0;  // short pieces: linear searches for the lowest rank
+  uint64_t queue_pushes = 0;    // long pieces
+  uint64_t whole_pieces = 0;    // pieces that were a token, found without merging
+  uint64_t merged_pieces = 0;
+};
+
+// Working memory of one thread's encodings; kept between pieces.
+struct BpeScratch {
+  struct Symbol {  // of a long piece
+    int32_t id;
+    uint32_t rank;  // of the merge with the next symbol; kNoMerge if none
+    uint32_t previous, next;
+  };
+  std::vector<int32_t> ids;
+  std::vector<Symbol> symbols;
+  std::vector<uint64_t> queue;  // a heap of rank << 32 | position
+  BpeWork work;
+};
+
+// Thread-safe after build().
+class BpeModel {
+ public:
+  class Builder;
+
+  static constexpr uint32_t kNoMerge = UINT32_MAX;
+  static constexpr int32_t kNoToken = -1;
+
+  // Appends the tokens of `piece` (any bytes, below 4 GiB). A byte that the vocabulary lacks gives the unknown token, or
+  // nothing if there is none (SmolLM2's vocabulary lacks some control characters): what the tokenizers package does.
+  void encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& out) const;
+
+  // The token with these bytes, as the vocabulary's byte-level alphabet spells them.
+  std::optional<int32_t> find(std::string_view bytes) const;
+  // The bytes that a token of the vocabulary stands for; empty for an id without one.
+  std::string_view token_bytes(int32_t id) const;
+  int32_t vocab_size() const { return static_cast<int32_t>(spans_.size()); }  // largest id + 1
+  size_t merge_count() const { return merged_.size(); }
+  // Bytes without a token of their own.
+  std::vector<uint8_t> missing_bytes() const;
+
+ private:
+  struct Span {
+    uint32_t begin = 0;
+    uint32_t length = 0;
+  };
+  struct Slot {  // of the hash table from bytes to ids
+    uint32_t tag = 0;
+    int32_t id = kNoToken;
+  };
+  struct MergeSlot {  // of the hash table from pairs to ranks
+    int32_t left = kNoToken;
+    int32_t right = kNoToken;
+    uint32_t rank = kNoMerge;
+  };
+  // Whether merging a token's own bytes gives the token back, found at its first use.
+  enum Reachable : uint8_t { kUnknown, kYes, kNo };
+
+  BpeModel() = default;
+  uint32_t rank_of(int32_t left, int32_t right, BpeWork& work) const;
+  void merge(std::string_view piece, BpeScratch& scratch) const;  // into scratch.ids
+  void first_ids(std::string_view piece, std::vector<int32_t>& ids) const;
+  void merge_short(BpeScratch& scratch) const;
+  void merge_long(BpeScratch& scratch) const;
+
+  uint64_t seed_ = 0;
+  std::string arena_;         // all tokens' bytes
+  std::vector<Span> spans_;   // by id, into arena_
+  std::vector<Slot> slots_;   // a power of two
+  std::vector<MergeSlot> merge_slots_;  // a power of two
+  std::vector<int32_t> merged_;         // by rank: the token that the merge makes
+  std::array<int32_t, 256> byte_ids_{};
+  std::unique_ptr<std::atomic<uint8_t>[]> reachable_;  // by id
+  int32_t unk_ = kNoToken;
+  bool fuse_unk_ = false;
+  bool ignore_merges_ = false;
+};
+
+// Collects a vocabulary, then its merges. All text is valid UTF-8. Messages carry no file name; the caller adds it.
+class BpeModel::Builder {
+ public:
+  Builder();
+  ~Builder();
+
+  void reserve(size_t tokens, size_t merges, size_t text_bytes);
+  // A token as files spell it: in the byte-level alphabet ("Ġthe"), or, if a character is outside that, as plain text that
+  // no encoding reaches.
+  Status add_token(int32_t id, std::string_view text);
+  // An added token, after all tokens of the vocabulary. It may repeat one of them, then with the same id and text; else it
+  // takes part in decoding only.
+  Status add_added_token(int32_t id, std::string_view text);
+  // After the last token: "Ġ t" as two tokens, in order of rank.
+  Status add_merge(std::string_view left, std::string_view right);
+
+  struct Options {
+    std::optional<std::string> unk_token;  // as files spell it
+    bool fuse_unk = false;       // neighbouring unknown bytes give one unknown token
+    bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
+  };
+  Result<std::unique_ptr<const BpeModel>> build(const Options& options);
+
+ private:
+  Status seal();  // after the last token
+  void insert_merge(int32_t left, int32_t right, uint32_t rank);
+
+  enum class Kind : uint8_t { kEncodable, kPlain, kAdded };
+  struct Pending {
+    int32_t id;
+    uint32_t begin, length;
+    Kind kind;
+  };
+  Status add_text(int32_t id, std::string_view text, Kind kind);
+  Status check_added(const Pending& token);
+  std::unique_ptr<BpeModel> model_;
+  std::vector<Pending> pending_;
+  bool sealed_ = false;
+  std::string bytes_;  // kept for its memory
+};
+
+// The byte-level alphabet of GPT-2: one printable character for each byte. Replaces `out` by the bytes that `text` spells;
+// false if a character is outside the alphabet.
+bool bytes_from_alphabet(std::string_view text, std::string& out);
+
+}  // namespace halfbyte

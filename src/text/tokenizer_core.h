@@ -1,0 +1,53 @@
+// What a Tokenizer is made of: the readers of tokenizer.json and of GGUF vocabularies fill this in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "text/bpe.h"
+#include "text/pretokenizer.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_added.h"
+
+namespace halfbyte {
+
+// Working memory of one encode() call.
+struct EncodeScratch {
+  std::vector<TextPart> raw_parts, normal_parts;
+  std::string normal;  // the normalised text of one part
+  std::vector<Piece> pieces, stage_pieces;
+  BpeScratch bpe;
+};
+
+struct Tokenizer::Impl {
+  std::string name;  // of the file, for messages
+  std::unique_ptr<const BpeModel> model;
+  std::vector<AddedToken> added;
+  std::unordered_map<std::string, int32_t> added_ids;
+  std::vector<bool> special;             // by id
+  AddedTokenMatcher raw_matcher;         // added tokens searched in the text as it is
+  AddedTokenMatcher normalized_matcher;  // and those searched in normalised text
+  bool nfc = false;
+  bool add_prefix_space = false;  // a space before each part that does not begin with one
+  Pretokenizer pretokenizer;
+  std::string pre_tokenizer_name;
+  std::vector<int32_t> prefix, suffix;  // of EncodeOptions.add_bos
+  std::optional<int32_t> bos, eos;
+
+  // Enters the added tokens; after the model and nfc are set.
+  Status add_tokens(const std::vector<AddedTokenRule>& rules);
+  Status encode(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
+                std::vector<int32_t>& out) const;
+
+ private:
+  Status encode_part(std::string_view text, bool special_tokens, EncodeScratch& scratch, std::vector<int32_t>& out) const;
+  Status encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<int32_t>& out) const;
+};
+
+}  // namespace halfbyte
