@@ -67,8 +67,8 @@ size_t table_size(size_t count) {
 
 constexpr uint32_t kAlphabetEnd = 0x144;
 
-// By code point: the byte that the character spells, or -1. Printable Latin-1 characters stand for themselves; the other
-// bytes, in order, are U+0100, U+0101, ...
+// By code point: the byte that the character spells, or -1. Printable Latin-1 characters stand for themselves; the
+// other bytes, in order, are U+0100, U+0101, ...
 std::array<int16_t, kAlphabetEnd> make_alphabet() {
   std::array<int16_t, kAlphabetEnd> bytes;
   bytes.fill(-1);
@@ -200,8 +200,8 @@ void BpeModel::merge_short(BpeScratch& scratch) const {
   }
 }
 
-// A doubly linked list of symbols and a heap of merges. A merge in the heap whose symbol has another rank by now is stale
-// and dropped, so each of the n - 1 joins costs O(log n).
+// A doubly linked list of symbols and a heap of merges. A merge in the heap whose symbol has another rank by now is
+// stale and dropped, so each of the n - 1 joins costs O(log n).
 void BpeModel::merge_long(BpeScratch& scratch) const {
   using Symbol = BpeScratch::Symbol;
   std::vector<Symbol>& symbols = scratch.symbols;
@@ -244,7 +244,9 @@ void BpeModel::merge_long(BpeScratch& scratch) const {
   for (uint32_t i = 0; i < count; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
 }
 
-BpeModel::Builder::Builder() : model_(new BpeModel) { model_->seed_ = make_hash_seed(); }
+BpeModel::Builder::Builder() : model_(new BpeModel) {
+  model_->seed_ = make_hash_seed();
+}
 BpeModel::Builder::~Builder() = default;
 
 void BpeModel::Builder::reserve(size_t tokens, size_t merges, size_t text_bytes) {
@@ -266,7 +268,9 @@ Status BpeModel::Builder::add_token(int32_t id, std::string_view text) {
   return {};
 }
 
-Status BpeModel::Builder::add_added_token(int32_t id, std::string_view text) { return add_text(id, text, Kind::kAdded); }
+Status BpeModel::Builder::add_added_token(int32_t id, std::string_view text) {
+  return add_text(id, text, Kind::kAdded);
+}
 
 Status BpeModel::Builder::add_text(int32_t id, std::string_view text, Kind kind) {
   if (id < 0) return invalid_data(fmt::format("token {} has the negative id {}", quote(text), id));
@@ -282,13 +286,13 @@ Status BpeModel::Builder::check_added(const Pending& token) {
   const bool in_alphabet = bytes_from_alphabet(text, bytes_);
   const std::optional<int32_t> known = in_alphabet ? model_->find(bytes_) : std::nullopt;
   if (known && *known != token.id) {
-    return invalid_data(fmt::format("added token {} has the id {}, but the vocabulary has it as {}", quote(text), token.id,
-                                    *known));
+    return invalid_data(
+        fmt::format("added token {} has the id {}, but the vocabulary has it as {}", quote(text), token.id, *known));
   }
   const std::string_view other = model_->token_bytes(token.id);
   if (!other.empty() && other != text && !known) {
-    return invalid_data(fmt::format("added token {} has the id {}, which is {} in the vocabulary", quote(text), token.id,
-                                    quote(other)));
+    return invalid_data(fmt::format("added token {} has the id {}, which is {} in the vocabulary", quote(text),
+                                    token.id, quote(other)));
   }
   return {};
 }
@@ -302,7 +306,8 @@ Status BpeModel::Builder::seal() {
   for (const Pending& token : pending_) largest = std::max(largest, token.id);
   // A padded vocabulary has gaps; one wild id must not cost gigabytes.
   if (static_cast<size_t>(largest + 1) > pending_.size() * 4 + 65536) {
-    return invalid_data(fmt::format("the largest token id is {}, but there are only {} tokens", largest, pending_.size()));
+    return invalid_data(
+        fmt::format("the largest token id is {}, but there are only {} tokens", largest, pending_.size()));
   }
   model.spans_.resize(static_cast<size_t>(largest + 1));
   model.slots_.assign(table_size(pending_.size()), {});
@@ -312,7 +317,8 @@ Status BpeModel::Builder::seal() {
     if (token.kind == Kind::kAdded) {
       HB_TRY(check_added(token));
     } else if (span.length > 0) {
-      return invalid_data(fmt::format("two tokens have the id {}: {} and {}", token.id, quote(model.token_bytes(token.id)),
+      return invalid_data(fmt::format("two tokens have the id {}: {} and {}", token.id,
+                                      quote(model.token_bytes(token.id)),
                                       quote(std::string_view(model.arena_).substr(token.begin, token.length))));
     }
     span = {token.begin, token.length};
@@ -360,8 +366,8 @@ Status BpeModel::Builder::add_merge(std::string_view left, std::string_view righ
   const auto rank = static_cast<uint32_t>(model.merged_.size());
   model.merged_.push_back(*merged_id);
   if (model.merged_.size() * 10 > model.merge_slots_.size() * 6) {
-    const std::vector<MergeSlot> old = std::exchange(model.merge_slots_, std::vector<MergeSlot>(
-                                                                             table_size(model.merged_.size() * 2)));
+    const std::vector<MergeSlot> old =
+        std::exchange(model.merge_slots_, std::vector<MergeSlot>(table_size(model.merged_.size() * 2)));
     for (const MergeSlot& slot : old) {
       if (slot.left != kNoToken) insert_merge(slot.left, slot.right, slot.rank);
     }
@@ -379,7 +385,8 @@ Result<std::unique_ptr<const BpeModel>> BpeModel::Builder::build(const Options& 
   model.ignore_merges_ = options.ignore_merges;
   if (options.unk_token) {
     const auto id = bytes_from_alphabet(*options.unk_token, bytes_) ? model.find(bytes_) : std::nullopt;
-    if (!id) return invalid_data(fmt::format("unk_token {} is not a token of the vocabulary", quote(*options.unk_token)));
+    if (!id)
+      return invalid_data(fmt::format("unk_token {} is not a token of the vocabulary", quote(*options.unk_token)));
     model.unk_ = *id;
   }
   model.reachable_ = std::make_unique<std::atomic<uint8_t>[]>(model.spans_.size());

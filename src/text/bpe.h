@@ -1,7 +1,7 @@
 // Byte-level byte-pair encoding: the vocabulary, the merges, and the encoding of one piece.
 //
-// Encoding a piece starts with one token a byte and joins, again and again, the neighbours whose merge has the lowest rank
-// (the leftmost pair among equals), until no neighbours have a merge.
+// Encoding a piece starts with one token a byte and joins, again and again, the neighbours whose merge has the lowest
+// rank (the leftmost pair among equals), until no neighbours have a merge.
 #pragma once
 
 #include <array>
@@ -47,8 +47,8 @@ class BpeModel {
   static constexpr uint32_t kNoMerge = UINT32_MAX;
   static constexpr int32_t kNoToken = -1;
 
-  // Appends the tokens of `piece` (any bytes, below 4 GiB). A byte that the vocabulary lacks gives the unknown token, or
-  // nothing if there is none (SmolLM2's vocabulary lacks some control characters): what the tokenizers package does.
+  // Appends the tokens of `piece` (any bytes, below 4 GiB). A byte that the vocabulary lacks gives the unknown token,
+  // or nothing if there is none (SmolLM2's vocabulary lacks some control characters): what the tokenizers package does.
   void encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& out) const;
 
   // The token with these bytes, as the vocabulary's byte-level alphabet spells them.
@@ -85,9 +85,9 @@ class BpeModel {
   void merge_long(BpeScratch& scratch) const;
 
   uint64_t seed_ = 0;
-  std::string arena_;         // all tokens' bytes
-  std::vector<Span> spans_;   // by id, into arena_
-  std::vector<Slot> slots_;   // a power of two
+  std::string arena_;                   // all tokens' bytes
+  std::vector<Span> spans_;             // by id, into arena_
+  std::vector<Slot> slots_;             // a power of two
   std::vector<MergeSlot> merge_slots_;  // a power of two
   std::vector<int32_t> merged_;         // by rank: the token that the merge makes
   std::array<int32_t, 256> byte_ids_{};
@@ -104,19 +104,19 @@ class BpeModel::Builder {
   ~Builder();
 
   void reserve(size_t tokens, size_t merges, size_t text_bytes);
-  // A token as files spell it: in the byte-level alphabet ("Ġthe"), or, if a character is outside that, as plain text that
-  // no encoding reaches.
+  // A token as files spell it: in the byte-level alphabet ("Ġthe"), or, if a character is outside that, as plain text
+  // that no encoding reaches.
   Status add_token(int32_t id, std::string_view text);
-  // An added token, after all tokens of the vocabulary. It may repeat one of them, then with the same id and text; else it
-  // takes part in decoding only.
+  // An added token, after all tokens of the vocabulary. It may repeat one of them, then with the same id and text; else
+  // it takes part in decoding only.
   Status add_added_token(int32_t id, std::string_view text);
   // After the last token: "Ġ t" as two tokens, in order of rank.
   Status add_merge(std::string_view left, std::string_view right);
 
   struct Options {
     std::optional<std::string> unk_token;  // as files spell it
-    bool fuse_unk = false;       // neighbouring unknown bytes give one unknown token
-    bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
+    bool fuse_unk = false;                 // neighbouring unknown bytes give one unknown token
+    bool ignore_merges = false;            // a piece that is a token is that token, whatever the merges say
   };
   Result<std::unique_ptr<const BpeModel>> build(const Options& options);
 
@@ -138,8 +138,8 @@ class BpeModel::Builder {
   std::string bytes_;  // kept for its memory
 };
 
-// The byte-level alphabet of GPT-2: one printable character for each byte. Replaces `out` by the bytes that `text` spells;
-// false if a character is outside the alphabet.
+// The byte-level alphabet of GPT-2: one printable character for each byte. Replaces `out` by the bytes that `text`
+// spells; false if a character is outside the alphabet.
 bool bytes_from_alphabet(std::string_view text, std::string& out);
 
 }  // namespace halfbyte

@@ -27,8 +27,8 @@ constexpr uint32_t kFirstUnstable = 0x300;
 constexpr uint32_t kEnd = 0x30000;
 
 // Characters that neither change under NFC nor touch the character before them: not a mark that is reordered, not the
-// second half of a composition, not decomposed or replaced. Text made of these alone is in NFC, and text may be cut before
-// each of them.
+// second half of a composition, not decomposed or replaced. Text made of these alone is in NFC, and text may be cut
+// before each of them.
 class StableCharacters {
  public:
   static const StableCharacters& get() {
@@ -99,8 +99,8 @@ void append_rewritten(std::string_view text, std::string& out) {
                      [&](auto a, auto b) { return combining_class(a) < combining_class(b); });
     i = j + 1;
   }
-  const auto length = utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
-                                               kCompose);
+  const auto length =
+      utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()), kCompose);
   for (utf8proc_ssize_t i = 0; i < length; ++i) append_utf8(out, static_cast<char32_t>(characters[i]));
 }
 

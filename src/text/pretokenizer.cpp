@@ -39,8 +39,12 @@ class Scanner {
   const UnicodeClasses& classes_;
 };
 
-bool is_newline(char c) { return c == '\r' || c == '\n'; }
-char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+bool is_newline(char c) {
+  return c == '\r' || c == '\n';
+}
+char ascii_lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
 
 // 's|'t|'re|'ve|'m|'ll|'d at p, which points to the apostrophe. Behind it, or null.
 template <bool kIgnoreCase>
@@ -53,24 +57,20 @@ const char* contraction(const char* p, const char* end) {
     case 's':
     case 't':
     case 'm':
-    case 'd':
-      return p + 2;
+    case 'd': return p + 2;
     case 'r':
-    case 'v':
-      return letter(2) == 'e' ? p + 3 : nullptr;
-    case 'l':
-      return letter(2) == 'l' ? p + 3 : nullptr;
+    case 'v': return letter(2) == 'e' ? p + 3 : nullptr;
+    case 'l': return letter(2) == 'l' ? p + 3 : nullptr;
     case '\xC5':  // U+017F, the long s, is an s when case is ignored
       return kIgnoreCase && letter(2) == '\xBF' ? p + 3 : nullptr;
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
 // \s*[\r\n]+ (if asked) | \s+(?!\S) | \s+ at p, which points to white space.
 template <bool kNewlineRule>
 const char* white_space(const char* p, const Scanner& in) {
-  const char* last = p;                 // the last character of the run
+  const char* last = p;                // the last character of the run
   const char* newlines_end = nullptr;  // behind the run's last newline
   const char* next = p;
   const char* q = p;
@@ -93,14 +93,10 @@ struct Gpt2Rules {
     CharClass c = in.read(p, next);
     if (*p == ' ' && next < in.end()) c = in.read(next, next);
     switch (c) {
-      case CharClass::kLetter:
-        return in.run(next, [](CharClass x) { return x == CharClass::kLetter; });
-      case CharClass::kNumber:
-        return in.run(next, [](CharClass x) { return x == CharClass::kNumber; });
-      case CharClass::kSpace:
-        return white_space</*kNewlineRule=*/false>(p, in);
-      default:
-        return in.run(next, [](CharClass x) { return x == CharClass::kOther || x == CharClass::kMark; });
+      case CharClass::kLetter: return in.run(next, [](CharClass x) { return x == CharClass::kLetter; });
+      case CharClass::kNumber: return in.run(next, [](CharClass x) { return x == CharClass::kNumber; });
+      case CharClass::kSpace: return white_space</*kNewlineRule=*/false>(p, in);
+      default: return in.run(next, [](CharClass x) { return x == CharClass::kOther || x == CharClass::kMark; });
     }
   }
 };
@@ -119,7 +115,8 @@ struct Cl100kRules {
     const CharClass c = in.read(p, next);
     if (is_letter(c)) return in.run(next, is_letter);
     if (c == CharClass::kNumber) {
-      return in.run(next, [](CharClass x) { return x == CharClass::kNumber; }, kMaxDigits - 1);
+      return in.run(
+          next, [](CharClass x) { return x == CharClass::kNumber; }, kMaxDigits - 1);
     }
     CharClass second = CharClass::kSpace;  // like the end of the text: begins none of the pieces below
     const char* after_second = next;
@@ -169,7 +166,9 @@ struct DigitsRules {
 
 }  // namespace
 
-std::unique_ptr<Splitter> make_gpt2_splitter() { return std::make_unique<RuleSplitter<Gpt2Rules>>("gpt-2"); }
+std::unique_ptr<Splitter> make_gpt2_splitter() {
+  return std::make_unique<RuleSplitter<Gpt2Rules>>("gpt-2");
+}
 std::unique_ptr<Splitter> make_qwen2_splitter() {
   return std::make_unique<RuleSplitter<Cl100kRules<1, false>>>("qwen2");
 }
@@ -203,7 +202,9 @@ std::unique_ptr<Splitter> known_regex_splitter(std::string_view pattern) {
   return nullptr;
 }
 
-void Pretokenizer::add(std::unique_ptr<Splitter> stage) { stages_.push_back(std::move(stage)); }
+void Pretokenizer::add(std::unique_ptr<Splitter> stage) {
+  stages_.push_back(std::move(stage));
+}
 
 std::string Pretokenizer::name() const {
   std::string all;

@@ -26,8 +26,8 @@ class Splitter {
  public:
   virtual ~Splitter() = default;
   virtual const std::string& name() const = 0;
-  // Cuts the part `whole` of `text` (valid UTF-8, below 4 GiB) and appends the pieces in order. What surrounds the part is
-  // not looked at.
+  // Cuts the part `whole` of `text` (valid UTF-8, below 4 GiB) and appends the pieces in order. What surrounds the part
+  // is not looked at.
   virtual Status split(std::string_view text, Piece whole, std::vector<Piece>& out) const = 0;
 };
 
@@ -51,13 +51,15 @@ std::unique_ptr<Splitter> make_digits_splitter(bool individual);
 std::unique_ptr<Splitter> known_regex_splitter(std::string_view pattern);
 
 struct RegexSplitOptions {
-  bool literal = false;         // the pattern is plain text
-  bool remove_matches = false;  // "Removed": matches are dropped; otherwise matches and gaps are both pieces ("Isolated")
-  bool invert = false;          // swaps matches and gaps
+  bool literal = false;  // the pattern is plain text
+  bool remove_matches =
+      false;            // "Removed": matches are dropped; otherwise matches and gaps are both pieces ("Isolated")
+  bool invert = false;  // swaps matches and gaps
 };
 
-// Any regular expression as the tokenizers package reads it (Oniguruma, Ruby syntax), run by PCRE2 with limits. What the two
-// engines read differently is refused by name (kUnsupported). A text that needs more than the limits: kResourceExhausted.
+// Any regular expression as the tokenizers package reads it (Oniguruma, Ruby syntax), run by PCRE2 with limits. What
+// the two engines read differently is refused by name (kUnsupported). A text that needs more than the limits:
+// kResourceExhausted.
 Result<std::unique_ptr<Splitter>> make_regex_splitter(std::string_view pattern, const RegexSplitOptions& options);
 
 // Stages in order. Thread-safe; the scratch space belongs to one thread.

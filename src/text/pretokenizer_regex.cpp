@@ -29,7 +29,7 @@ struct StackDeleter {
 std::string pcre2_message(int code) {
   PCRE2_UCHAR text[160];
   return pcre2_get_error_message(code, text, sizeof text) < 0 ? fmt::format("PCRE2 error {}", code)
-                                                               : reinterpret_cast<const char*>(text);
+                                                              : reinterpret_cast<const char*>(text);
 }
 
 // Rewrites what Oniguruma (Ruby syntax, Unicode) and PCRE2 read differently; what cannot be rewritten is refused.
@@ -70,30 +70,21 @@ class PatternTranslator {
     at_ += 2;
     after_property_ = false;
     switch (c) {
-      case 's':
-        out_ += "\\p{White_Space}";
-        return {};
-      case 'S':
-        out_ += "\\P{White_Space}";
-        return {};
-      case 'w':
-        out_ += in_class ? kWord : fmt::format("[{}]", kWord);
-        return {};
+      case 's': out_ += "\\p{White_Space}"; return {};
+      case 'S': out_ += "\\P{White_Space}"; return {};
+      case 'w': out_ += in_class ? kWord : fmt::format("[{}]", kWord); return {};
       case 'W':
         if (in_class) return refuse("\\W inside a class");
         out_ += fmt::format("[^{}]", kWord);
         return {};
-      case 'h':
-        out_ += in_class ? "0-9a-fA-F" : "[0-9a-fA-F]";
-        return {};
+      case 'h': out_ += in_class ? "0-9a-fA-F" : "[0-9a-fA-F]"; return {};
       case 'H':
       case 'b':
       case 'B':
       case 'R':
       case 'X':
       case 'K':
-      case 'G':
-        return refuse(fmt::format("\\{}", c));
+      case 'G': return refuse(fmt::format("\\{}", c));
       case 'p':
       case 'P': {
         const size_t close = in_.find('}', at_);
@@ -105,8 +96,7 @@ class PatternTranslator {
         }
         break;
       }
-      default:
-        break;
+      default: break;
     }
     out_ += '\\';
     out_ += c;
@@ -130,10 +120,13 @@ class RegexSplitter : public Splitter {
 
   Status split(std::string_view text, Piece whole, std::vector<Piece>& out) const override {
     // Made once a call: the regular expressions that models really use are all scanned by hand.
-    const std::unique_ptr<pcre2_match_data, MatchDeleter> data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+    const std::unique_ptr<pcre2_match_data, MatchDeleter> data(
+        pcre2_match_data_create_from_pattern(code_.get(), nullptr));
     const std::unique_ptr<pcre2_match_context, ContextDeleter> context(pcre2_match_context_create(nullptr));
-    const std::unique_ptr<pcre2_jit_stack, StackDeleter> stack(pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr));
-    if (!data || !context || !stack) return resource_exhausted("no memory to run the pre-tokeniser's regular expression");
+    const std::unique_ptr<pcre2_jit_stack, StackDeleter> stack(
+        pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr));
+    if (!data || !context || !stack)
+      return resource_exhausted("no memory to run the pre-tokeniser's regular expression");
     pcre2_set_match_limit(context.get(), kMatchLimit);
     pcre2_set_heap_limit(context.get(), kHeapLimitKib);
     pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
@@ -178,8 +171,8 @@ class RegexSplitter : public Splitter {
 
 Result<std::unique_ptr<Splitter>> make_regex_splitter(std::string_view pattern, const RegexSplitOptions& options) {
   if (pattern.size() > kMaxPatternBytes) {
-    return unsupported(fmt::format("the regular expression has {} bytes, at most {} are allowed", pattern.size(),
-                                   kMaxPatternBytes));
+    return unsupported(
+        fmt::format("the regular expression has {} bytes, at most {} are allowed", pattern.size(), kMaxPatternBytes));
   }
   if (pattern.empty() || find_invalid_utf8(pattern)) {
     return invalid_data("the regular expression is empty or not UTF-8");
@@ -197,7 +190,8 @@ Result<std::unique_ptr<Splitter>> make_regex_splitter(std::string_view pattern, 
   std::unique_ptr<pcre2_code, CodeDeleter> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()),
                                                               translated.size(), flags, &error, &error_at, nullptr));
   if (!code) {
-    return unsupported(fmt::format("PCRE2 cannot read the regular expression \"{}\": {}", pattern, pcre2_message(error)));
+    return unsupported(
+        fmt::format("PCRE2 cannot read the regular expression \"{}\": {}", pattern, pcre2_message(error)));
   }
   // Without the just-in-time compiler (some machines forbid it) matching works the same, only slower.
   (void)pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);

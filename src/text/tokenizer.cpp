@@ -69,12 +69,12 @@ Status Tokenizer::Impl::encode_part(std::string_view text, bool special_tokens, 
 Status Tokenizer::Impl::encode(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
                                std::vector<int32_t>& out) const {
   if (text.size() > kMaxTextBytes) {
-    return resource_exhausted(fmt::format("the text has {} bytes, at most {} can be tokenised at once", text.size(),
-                                          kMaxTextBytes));
+    return resource_exhausted(
+        fmt::format("the text has {} bytes, at most {} can be tokenised at once", text.size(), kMaxTextBytes));
   }
   if (const auto at = find_invalid_utf8(text)) {
-    return invalid_argument(fmt::format("the text is not valid UTF-8: byte {} is 0x{:02x}", *at,
-                                        static_cast<unsigned char>(text[*at])));
+    return invalid_argument(
+        fmt::format("the text is not valid UTF-8: byte {} is 0x{:02x}", *at, static_cast<unsigned char>(text[*at])));
   }
   const size_t before = out.size();
   if (options.add_bos) out.insert(out.end(), prefix.begin(), prefix.end());
@@ -108,7 +108,9 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const Enco
   return ids;
 }
 
-std::string_view Tokenizer::token_bytes(int32_t id) const { return impl_->model->token_bytes(id); }
+std::string_view Tokenizer::token_bytes(int32_t id) const {
+  return impl_->model->token_bytes(id);
+}
 
 bool Tokenizer::is_special(int32_t id) const {
   return id >= 0 && id < vocab_size() && impl_->special[static_cast<size_t>(id)];
@@ -127,10 +129,20 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
   return bytes;
 }
 
-int32_t Tokenizer::vocab_size() const { return impl_->model->vocab_size(); }
-std::optional<int32_t> Tokenizer::bos() const { return impl_->bos; }
-std::optional<int32_t> Tokenizer::eos() const { return impl_->eos; }
-const std::vector<AddedToken>& Tokenizer::added_tokens() const { return impl_->added; }
-const std::string& Tokenizer::pre_tokenizer_name() const { return impl_->pre_tokenizer_name; }
+int32_t Tokenizer::vocab_size() const {
+  return impl_->model->vocab_size();
+}
+std::optional<int32_t> Tokenizer::bos() const {
+  return impl_->bos;
+}
+std::optional<int32_t> Tokenizer::eos() const {
+  return impl_->eos;
+}
+const std::vector<AddedToken>& Tokenizer::added_tokens() const {
+  return impl_->added;
+}
+const std::string& Tokenizer::pre_tokenizer_name() const {
+  return impl_->pre_tokenizer_name;
+}
 
 }  // namespace halfbyte

@@ -35,7 +35,7 @@ struct BpeVocab {
   std::vector<std::string> tokens;  // by id; byte-level alphabet text, as the file stores it
   std::vector<std::string> merges;  // "a b", in rank order
   std::vector<AddedToken> added;
-  std::string pre;                  // pre-tokeniser: "gpt-2", "smollm", "qwen2" (GGUF's tokenizer.ggml.pre names)
+  std::string pre;  // pre-tokeniser: "gpt-2", "smollm", "qwen2" (GGUF's tokenizer.ggml.pre names)
   std::optional<int32_t> bos, eos, unk, pad;
   bool add_bos = false;
 };
@@ -56,7 +56,8 @@ class Tokenizer {
   bool is_special(int32_t id) const;
   // The id of an added token or vocabulary entry with exactly this text.
   std::optional<int32_t> find(std::string_view text) const;
-  // All bytes of the ids, put together; special tokens are left out if asked. The bytes may be broken UTF-8: see detokenizer.h.
+  // All bytes of the ids, put together; special tokens are left out if asked. The bytes may be broken UTF-8: see
+  // detokenizer.h.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
   int32_t vocab_size() const;  // largest id + 1

@@ -49,11 +49,14 @@ size_t space_end(std::string_view text, size_t from) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher() : nodes_(1) { root_child_.fill(-1); }
+AddedTokenMatcher::AddedTokenMatcher() : nodes_(1) {
+  root_child_.fill(-1);
+}
 
 int32_t AddedTokenMatcher::child(int32_t node, char byte) const {
   if (node == 0) return root_child_[static_cast<unsigned char>(byte)];
-  for (int32_t c = nodes_[static_cast<size_t>(node)].first_child; c >= 0; c = nodes_[static_cast<size_t>(c)].next_sibling) {
+  for (int32_t c = nodes_[static_cast<size_t>(node)].first_child; c >= 0;
+       c = nodes_[static_cast<size_t>(c)].next_sibling) {
     if (nodes_[static_cast<size_t>(c)].byte == byte) return c;
   }
   return -1;

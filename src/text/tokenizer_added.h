@@ -58,7 +58,7 @@ class AddedTokenMatcher {
   size_t next_candidate(std::string_view text, size_t at) const;
 
   std::vector<AddedTokenRule> rules_;
-  std::vector<Node> nodes_;               // a trie; 0 is its root
+  std::vector<Node> nodes_;              // a trie; 0 is its root
   std::array<int32_t, 256> root_child_;  // by first byte; -1 if none begins so
   int first_bytes_ = 0;                  // how many different first bytes there are
   char first_byte_ = 0;                  // one of them

@@ -46,7 +46,8 @@ struct Tokenizer::Impl {
                 std::vector<int32_t>& out) const;
 
  private:
-  Status encode_part(std::string_view text, bool special_tokens, EncodeScratch& scratch, std::vector<int32_t>& out) const;
+  Status encode_part(std::string_view text, bool special_tokens, EncodeScratch& scratch,
+                     std::vector<int32_t>& out) const;
   Status encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<int32_t>& out) const;
 };
 

@@ -261,11 +261,14 @@ Status check_decoder(const JsonValue& part) {
 }
 
 // Known combinations go by their GGUF names.
-std::string display_name(const std::string& stages) { return stages == "digits + gpt-2" ? "smollm" : stages; }
+std::string display_name(const std::string& stages) {
+  return stages == "digits + gpt-2" ? "smollm" : stages;
+}
 
 }  // namespace
 
-Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_tokenizer_json(std::string_view json, const std::string& name) {
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_tokenizer_json(std::string_view json,
+                                                                        const std::string& name) {
   HB_ASSIGN(const auto document, JsonDocument::parse(json, name));
   const JsonValue root = document->root();
   HB_ASSIGN(const std::vector<AddedTokenRule> added, read_added_tokens(root));

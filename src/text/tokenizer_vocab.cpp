@@ -1,5 +1,5 @@
-// Tokenizers from GGUF vocabularies. The file names its pre-tokeniser by one of llama.cpp's names; what such a model was
-// trained with (normal form, whole-word hits) follows from that name.
+// Tokenizers from GGUF vocabularies. The file names its pre-tokeniser by one of llama.cpp's names; what such a model
+// was trained with (normal form, whole-word hits) follows from that name.
 #include <fmt/format.h>
 
 #include <array>
@@ -106,8 +106,8 @@ Result<std::unique_ptr<const BpeModel>> build_model(const BpeVocab& vocab, bool 
   std::vector<bool> is_added(count, false);
   for (const AddedToken& token : vocab.added) {
     if (token.id < 0 || static_cast<size_t>(token.id) >= count) {
-      return invalid_data(fmt::format("added token {} has the id {}, but the vocabulary has {} tokens", quote(token.text),
-                                      token.id, count));
+      return invalid_data(fmt::format("added token {} has the id {}, but the vocabulary has {} tokens",
+                                      quote(token.text), token.id, count));
     }
     is_added[static_cast<size_t>(token.id)] = true;
   }
@@ -138,8 +138,10 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_vocab(BpeVocab vocab, c
   Result<const PreKind*> kind = find_kind(vocab.pre);
   if (!kind.ok()) return kind.status().with_context(name);
   if (vocab.tokens.size() > INT32_MAX) return invalid_data(name + ": the vocabulary has more than 2^31 tokens");
-  for (const auto& [id, what] : {std::pair{vocab.bos, "beginning-of-sequence"}, {vocab.eos, "end-of-sequence"},
-                                 {vocab.unk, "unknown"}, {vocab.pad, "padding"}}) {
+  for (const auto& [id, what] : {std::pair{vocab.bos, "beginning-of-sequence"},
+                                 {vocab.eos, "end-of-sequence"},
+                                 {vocab.unk, "unknown"},
+                                 {vocab.pad, "padding"}}) {
     HB_TRY(check_id(id, what, vocab.tokens.size()).with_context(name));
   }
   auto model = build_model(vocab, (*kind)->ignore_merges);
@@ -152,7 +154,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_vocab(BpeVocab vocab, c
   impl->eos = vocab.eos;
   if (vocab.add_bos && vocab.bos) impl->prefix = {*vocab.bos};
   std::vector<AddedTokenRule> rules;
-  for (AddedToken& token : vocab.added) rules.push_back({.id = token.id, .text = std::move(token.text), .special = token.special});
+  for (AddedToken& token : vocab.added)
+    rules.push_back({.id = token.id, .text = std::move(token.text), .special = token.special});
   HB_TRY(impl->add_tokens(rules));
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
 }

@@ -1,5 +1,5 @@
-// Encodes texts for the Python tests: reads messages from standard input, each a 32-bit length (little endian) and as many
-// bytes of UTF-8; writes for each the 32-bit count of ids and the ids. Stops at the end of the input.
+// Encodes texts for the Python tests: reads messages from standard input, each a 32-bit length (little endian) and as
+// many bytes of UTF-8; writes for each the 32-bit count of ids and the ids. Stops at the end of the input.
 //
 //   tokenize_lines tokenizer.json [--no-special] [--add-bos]
 #include <cstdint>
