@@ -1,5 +1,5 @@
-// The exponential that softmax, SiLU and the sampler share (docs/numerics.md 4): the same bits from numpy, C++, SIMD and
-// CUDA, because it is made of single FP32 operations in a fixed order. Polynomial: Cephes expf.
+// The exponential that softmax, SiLU and the sampler share (docs/numerics.md 4): the same bits from numpy, C++, SIMD
+// and CUDA, because it is made of single FP32 operations in a fixed order. Polynomial: Cephes expf.
 #pragma once
 
 #include <bit>
