@@ -1,0 +1,164 @@
+#include "quantize/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "base/mapped_file.h"
+
+namespace halfbyte {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kMarker = "halfbyte_plan.json";
+
+Status io_error(const std::string& path, const std::string& what, int error) {
+  const std::string text = path + ": " + what + ": " + std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT) return resource_exhausted(text + "; free some disk space and start again");
+  return invalid_argument(text);
+}
+
+// Whether an existing `out` may be used or replaced. `replaces` is set when there is an old folder with contents.
+Status check_target(const std::string& out, bool force, bool& replaces) {
+  std::error_code failure;
+  const fs::file_status status = fs::symlink_status(out, failure);
+  if (status.type() == fs::file_type::not_found) return {};
+  if (failure) return invalid_argument(out + ": cannot be read: " + failure.message());
+  if (status.type() != fs::file_type::directory) {
+    return invalid_argument(out + ": exists and is not a folder; name a folder that does not exist yet");
+  }
+  const bool empty = fs::is_empty(out, failure);
+  if (failure) return invalid_argument(out + ": cannot be read: " + failure.message());
+  if (empty) return {};
+  if (!force) return invalid_argument(out + ": exists and is not empty; name another folder, or replace it with --force");
+  for (fs::directory_iterator it(out, failure), end; !failure && it != end; it.increment(failure)) {
+    std::error_code ignored;
+    if (it->symlink_status(ignored).type() == fs::file_type::directory) {
+      return invalid_argument(out + ": has folders in it, so it is not one that Halfbyte wrote and is not replaced; remove it yourself");
+    }
+  }
+  if (!fs::is_regular_file(out + "/" + kMarker, failure)) {
+    return invalid_argument(out + ": has no " + kMarker + ", so it is not a folder that Halfbyte wrote and is not replaced; remove it yourself");
+  }
+  replaces = true;
+  return {};
+}
+
+Status sync_folder(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return io_error(path, "cannot be opened", errno);
+  // Some file systems cannot sync folders (EINVAL); the rename is then as durable as they make it.
+  const int result = fsync(fd), error = errno;
+  ::close(fd);
+  return result == 0 || error == EINVAL ? Status() : io_error(path, "cannot be flushed", error);
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(path_, "cannot be written", errno);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return {};
+}
+
+Status OutputFile::close() {
+  const int synced = fsync(fd_), sync_error = errno;
+  const int closed = ::close(fd_), close_error = errno;
+  fd_ = -1;
+  if (synced != 0) return io_error(path_, "cannot be flushed", sync_error);
+  if (closed != 0) return io_error(path_, "cannot be closed", close_error);
+  return {};
+}
+
+Result<std::unique_ptr<OutputFolder>> OutputFolder::create(const std::string& out, bool force) {
+  std::unique_ptr<OutputFolder> folder(new OutputFolder());
+  folder->out_ = out;
+  while (folder->out_.size() > 1 && folder->out_.back() == '/') folder->out_.pop_back();
+  if (folder->out_.empty()) return invalid_argument("the output folder has no name; give one with -o");
+  HB_TRY(check_target(folder->out_, force, folder->replaces_));
+  std::error_code failure;
+  fs::create_directories(parent_of(folder->out_), failure);
+  if (failure) return invalid_argument(parent_of(folder->out_) + ": cannot be made: " + failure.message());
+  std::string name = folder->out_ + ".partial-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) return io_error(name, "cannot be made", errno);
+  folder->partial_ = name;
+  // mkdtemp makes a private folder; a model is as public as the user's umask says.
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (chmod(name.c_str(), 0777 & ~mask) != 0) return io_error(name, "cannot be opened to others", errno);
+  return folder;
+}
+
+OutputFolder::~OutputFolder() {
+  if (partial_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(partial_, ignored);
+}
+
+Result<std::unique_ptr<OutputFile>> OutputFolder::create_file(const std::string& name) {
+  const std::string path = partial_ + "/" + name;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return io_error(path, "cannot be made", errno);
+  return std::make_unique<OutputFile>(fd, path);
+}
+
+Status OutputFolder::write_text(const std::string& name, std::string_view text) {
+  HB_ASSIGN(const auto file, create_file(name));
+  HB_TRY(file->write_at(0, std::as_bytes(std::span(text.data(), text.size()))));
+  return file->close();
+}
+
+Status OutputFolder::copy_file(const std::string& from, const std::string& name) {
+  HB_ASSIGN(const auto mapped, MappedFile::open(from));
+  HB_ASSIGN(const auto file, create_file(name));
+  HB_TRY(file->write_at(0, mapped->bytes()));
+  return file->close();
+}
+
+Status OutputFolder::commit() {
+  HB_TRY(sync_folder(partial_));
+  std::string aside;
+  if (replaces_) {
+    aside = out_ + ".old-XXXXXX";
+    if (mkdtemp(aside.data()) == nullptr) return io_error(aside, "cannot be made", errno);
+    if (rename(out_.c_str(), aside.c_str()) != 0) {
+      const int error = errno;
+      rmdir(aside.c_str());
+      return io_error(out_, "cannot be moved aside", error);
+    }
+  }
+  if (rename(partial_.c_str(), out_.c_str()) != 0) {
+    const int error = errno;
+    if (replaces_ && rename(aside.c_str(), out_.c_str()) != 0) {
+      return io_error(out_, "cannot be put in place, and the old folder is now " + aside, error);
+    }
+    return io_error(out_, "cannot be put in place", error);
+  }
+  partial_.clear();
+  std::error_code ignored;
+  if (replaces_) fs::remove_all(aside, ignored);
+  return sync_folder(parent_of(out_));
+}
+
+}  // namespace halfbyte
