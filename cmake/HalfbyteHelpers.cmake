@@ -66,6 +66,36 @@ function(hb_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
+# The interpreter of the Python tests: -DHALFBYTE_PYTHON, the environment's HALFBYTE_PYTHON, what scripts/setup made, or
+# the system's.
+if(NOT HALFBYTE_PYTHON)
+  if(DEFINED ENV{HALFBYTE_PYTHON})
+    set(HALFBYTE_PYTHON "$ENV{HALFBYTE_PYTHON}")
+  elseif(EXISTS ${CMAKE_SOURCE_DIR}/build/.venv/bin/python)
+    set(HALFBYTE_PYTHON ${CMAKE_SOURCE_DIR}/build/.venv/bin/python)
+  else()
+    set(HALFBYTE_PYTHON python3)
+  endif()
+endif()
+
+# hb_pytest(NAME PATHS ... LABELS ... TIMEOUT n): files and folders of this folder run by pytest as one ctest test, whose
+# cases scripts/test counts one by one. The tests find the built programs in the folder that the environment's HALFBYTE_BIN
+# names, and may write below HALFBYTE_TEST_TMP.
+function(hb_pytest name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "PATHS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  list(TRANSFORM ARG_PATHS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  add_test(NAME ${name} COMMAND ${HALFBYTE_PYTHON} ${CMAKE_SOURCE_DIR}/tests/support/run_pytest.py ${ARG_PATHS})
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test_tmp/${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "HALFBYTE_TEST_NAME=${name};HALFBYTE_BIN=${CMAKE_BINARY_DIR}/bin;HALFBYTE_TEST_TMP=${CMAKE_BINARY_DIR}/test_tmp/${name}")
+endfunction()
+
 # hb_bench(NAME SRCS ... DEPS ...): a Google Benchmark program in bin/.
 function(hb_bench name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
