@@ -35,9 +35,9 @@ struct BpeVocab {
   std::vector<std::string> tokens;  // by id; byte-level alphabet text, as the file stores it
   std::vector<std::string> merges;  // "a b", in rank order
   std::vector<AddedToken> added;
-  std::string pre;  // pre-tokeniser: "gpt-2", "smollm", "qwen2" (GGUF's tokenizer.ggml.pre names)
+  std::string pre;  // pre-tokeniser: "gpt-2", "smollm", "qwen2", "llama-bpe", ... (GGUF's tokenizer.ggml.pre names)
   std::optional<int32_t> bos, eos, unk, pad;
-  bool add_bos = false;
+  bool add_bos = false, add_eos = false;
 };
 
 // Thread-safe after creation.

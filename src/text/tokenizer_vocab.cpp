@@ -65,6 +65,8 @@ constexpr PreKind kPreKinds[] = {
     {"deepseek-r1-qwen", build_qwen2, true, false},
     {"qwen35", build_qwen35, true, false},
     {"llama-bpe", build_llama3, false, true},
+    {"llama3", build_llama3, false, true},
+    {"llama-v3", build_llama3, false, true},
     {"default", build_default, false, false},
 };
 
@@ -153,6 +155,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_vocab(BpeVocab vocab, c
   impl->bos = vocab.bos;
   impl->eos = vocab.eos;
   if (vocab.add_bos && vocab.bos) impl->prefix = {*vocab.bos};
+  if (vocab.add_eos && vocab.eos) impl->suffix = {*vocab.eos};
   std::vector<AddedTokenRule> rules;
   for (AddedToken& token : vocab.added)
     rules.push_back({.id = token.id, .text = std::move(token.text), .special = token.special});
