@@ -15,26 +15,26 @@
 namespace halfbyte {
 
 struct EngineOptions {
-  int max_batch = 16;         // requests running at once
-  int64_t context = 0;        // tokens a request may reach; 0: the model's
-  int64_t kv_tokens = 0;      // capacity of the KV cache over all requests; 0: context * 1, at least one request
+  int max_batch = 16;           // requests running at once
+  int64_t context = 0;          // tokens a request may reach; 0: the model's, or what fits in memory (metrics() says)
+  int64_t kv_tokens = 0;        // capacity of the KV cache over all requests; 0: context * 1, at least one request
   int64_t prefill_chunk = 512;  // prompt tokens a step
-  int64_t page_tokens = 32;
-  int max_waiting = 1024;     // requests queued; one more is refused
-  int threads = 0;            // 0: default_thread_count(); results do not depend on it
+  int64_t page_tokens = 32;     // a power of two
+  int max_waiting = 1024;       // requests queued; one more is refused
+  int threads = 0;              // 0: default_thread_count(); results do not depend on it
 };
 
 // Teacher-forced scores of a token sequence.
 struct ScoreOptions {
-  bool logits = false;    // keep the full logits (vocab floats a token)
+  bool logits = false;  // keep the full logits (vocab floats a token)
   bool entropy = true;
 };
 struct ScoreResult {
   // One entry a token but the first: log p(token[i+1] | token[0..i]), nats.
   std::vector<float> logprobs;
-  std::vector<float> entropies;   // of the distribution that token[i+1] is drawn from
+  std::vector<float> entropies;  // of the distribution that token[i+1] is drawn from
   std::vector<int32_t> argmax;
-  std::vector<float> logits;      // [tokens - 1, vocab] if asked for
+  std::vector<float> logits;  // [tokens - 1, vocab] if asked for
 };
 
 // Sees a linear's input rows (FP32, before quantisation) during score(): calibration. x is [rows, k].
@@ -42,6 +42,7 @@ using ActivationTap = std::function<void(const std::string& linear, std::span<co
 
 struct EngineMetrics {
   int64_t running = 0, waiting = 0;
+  int64_t context = 0;  // tokens a request may reach
   int64_t kv_tokens_used = 0, kv_tokens_total = 0;
   uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
   uint64_t preemptions = 0;
@@ -63,7 +64,7 @@ class Engine {
   // With nothing to do it returns an empty vector at once.
   Result<std::vector<TokenEvent>> step();
   // True while requests wait or run.
-  bool busy() const;
+  bool busy() const;  // thread-safe
 
   Result<ScoreResult> score(std::span<const int32_t> tokens, const ScoreOptions& options = {});
   void set_tap(ActivationTap tap);

@@ -9,19 +9,20 @@
 
 namespace halfbyte {
 
-// Applied in this order: raw entropy; logit bias; penalties; temperature; min-p, top-k, top-p; draw (docs/numerics.md 4).
+// Applied in this order: raw entropy; logit bias; penalties; temperature; min-p, top-k, top-p; draw (docs/numerics.md
+// 4).
 struct SamplingParams {
-  float temperature = 1.0f;  // <= 1e-6: greedy
-  int top_k = 0;             // 0: off
-  float top_p = 1.0f;        // (0, 1]
-  float min_p = 0.0f;        // [0, 1]
+  float temperature = 1.0f;         // <= 1e-6: greedy
+  int top_k = 0;                    // 0: off
+  float top_p = 1.0f;               // (0, 1]
+  float min_p = 0.0f;               // [0, 1]
   float repetition_penalty = 1.0f;  // > 0; on prompt and generated tokens: positive logits divided, negative multiplied
   float frequency_penalty = 0.0f;   // [-2, 2]; per occurrence among generated tokens
   float presence_penalty = 0.0f;    // [-2, 2]; once per generated token
   std::vector<std::pair<int32_t, float>> logit_bias;
   uint64_t seed = 0;
-  uint32_t choice = 0;       // index of the choice of one request: same seed, other draws
-  int logprobs = -1;         // -1: none; k: the drawn token and the k most likely (k <= 20)
+  uint32_t choice = 0;  // index of the choice of one request: same seed, other draws
+  int logprobs = -1;    // -1: none; k: the drawn token and the k most likely (k <= 20)
   bool entropy = false;
 };
 
@@ -36,19 +37,19 @@ const char* finish_reason_name(FinishReason reason);  // "stop", "length", "canc
 // One generated token.
 struct TokenEvent {
   uint64_t request = 0;
-  int32_t token = -1;        // -1 when the event only ends the request
-  int64_t position = 0;      // number of tokens before this one, prompt included
-  float entropy = 0;         // nats, raw logits; when asked for
-  float temperature = 1;     // the one used
+  int32_t token = -1;     // -1 when the event only ends the request
+  int64_t position = 0;   // number of tokens before this one, prompt included
+  float entropy = 0;      // nats, raw logits; when asked for
+  float temperature = 1;  // the one used
   std::optional<TokenLogprob> logprob;
   std::vector<TokenLogprob> top;  // most likely first
   FinishReason finish = FinishReason::kNone;
-  std::string error;         // for kError
+  std::string error;  // for kError
 };
 
 struct GenerateRequest {
-  std::vector<int32_t> prompt;  // token ids, at least one
-  int64_t max_tokens = 0;       // 0: up to the context left
+  std::vector<int32_t> prompt;       // token ids, at least one
+  int64_t max_tokens = 0;            // 0: up to the context left
   std::vector<int32_t> stop_tokens;  // end the request; the stop token itself is reported with finish = kStop
   SamplingParams sampling;
 };

@@ -30,12 +30,12 @@ struct ModelSummary {
   std::string source;        // "Hugging Face folder", "GGUF v3", "ModelOpt NVFP4 folder"
   std::string architecture;  // "llama", "qwen2", "qwen3"
   int64_t parameters = 0;
-  int64_t context = 0;       // longest supported, tokens
+  int64_t context = 0;  // longest supported, tokens
   int64_t vocab = 0;
-  uint64_t weight_bytes = 0;        // in memory
+  uint64_t weight_bytes = 0;  // in memory
   uint64_t kv_bytes_per_token = 0;
   uint64_t decode_bytes_per_token = 0;  // weights a decode step reads
-  std::string kernels;       // the implementation chosen, e.g. "avx2"
+  std::string kernels;                  // the implementation chosen, e.g. "avx2"
   double load_seconds = 0;
   std::vector<std::string> notes;  // what loading had to decide and a user should know, one line each
 };
@@ -46,8 +46,8 @@ class Model {
   // `path`: a Hugging Face folder or a .gguf file. Errors name what was looked for and the next step; not enough memory
   // is kResourceExhausted and says how much is needed, before anything is allocated.
   static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options = {});
-  // A model of a well-known shape with random weights and no file, for measurements: "qwen2.5-1.5b", ... An unknown name
-  // is kInvalidArgument and lists the known ones.
+  // A model of a well-known shape with random weights and no file, for measurements: "qwen2.5-1.5b", ... An unknown
+  // name is kInvalidArgument and lists the known ones.
   static Result<std::shared_ptr<Model>> synthetic(const std::string& shape, const LoadOptions& options = {});
   // From an opened source (src/io/model_source.h).
   static Result<std::shared_ptr<Model>> from_source(const ModelSource& source, const LoadOptions& options = {});

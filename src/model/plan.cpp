@@ -207,11 +207,6 @@ Status check_linear_plan(const LinearPlan& plan) {
   if (four_or_eight && !is_fp4(plan.weights))
     return invalid_argument(std::string(name_of(plan.activations)) + " activations with " + name_of(plan.weights) +
                             " weights: they need nvfp4 or mxfp4 weights");
-  if (plan.activations == ActivationKind::kF32 && plan.weights != WeightKind::kF32)
-    return invalid_argument(std::string("f32 activations with ") + name_of(plan.weights) +
-                            " weights: they need f32 weights");
-  if (plan.activations == ActivationKind::kBF16 && plan.weights == WeightKind::kF32)
-    return invalid_argument("bf16 activations with f32 weights: f32 weights need f32 activations");
   return {};
 }
 

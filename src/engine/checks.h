@@ -1,0 +1,30 @@
+// What a request and the engine's options must satisfy, each failure in one sentence.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "engine/request.h"
+#include "engine/runner.h"
+#include "halfbyte/engine.h"
+#include "model/config.h"
+
+namespace halfbyte {
+
+// invalid_argument that names the first id outside the vocabulary and its place.
+Status check_tokens(std::span<const int32_t> tokens, int64_t vocab);
+
+// The request as the engine carries it. `context`: tokens that it may reach.
+Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, int64_t vocab, int64_t context);
+
+// Options with context, kv_tokens and threads filled in, and what a runner needs to know. Memory is checked here,
+// before anything is allocated.
+struct ResolvedOptions {
+  EngineOptions options;
+  RunnerLimits limits;
+};
+Result<ResolvedOptions> resolve_options(const Model& model, const EngineOptions& asked);
+
+}  // namespace halfbyte

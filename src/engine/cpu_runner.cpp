@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/thread_pool.h"
+#include "engine/runner.h"
+#include "model/config.h"
+#include "model/decoder.h"
+#include "model/kv_cache.h"
+
+namespace halfbyte {
+namespace {
+
+// Rows whose logits exist at once in score(): enough to share passes over the head, few enough to stay small.
+constexpr int64_t kScoreRows = 16;
+
+DecoderLimits decoder_limits(const RunnerLimits& limits) {
+  return {limits.prefill_chunk + limits.max_batch, limits.max_batch};
+}
+
+int64_t logit_rows(const RunnerLimits& limits) {
+  return std::max(limits.max_batch, kScoreRows);
+}
+
+KvShape kv_shape(const Model& model, int64_t page_tokens) {
+  const ModelConfig& c = model.config();
+  return {c.layers, c.kv_heads, c.head_dim, page_tokens, model.plan().kv};
+}
+
+class CpuRunner final : public Runner {
+ public:
+  CpuRunner(std::shared_ptr<const Model> model, const RunnerLimits& limits, KvCache cache)
+      : model_(std::move(model)),
+        vocab_(model_->config().vocab),
+        pool_(limits.threads),
+        cache_(std::move(cache)),
+        decoder_(*model_, pool_, cache_, decoder_limits(limits)),
+        logits_(static_cast<size_t>(logit_rows(limits) * vocab_)),
+        sampled_(static_cast<size_t>(limits.max_batch)) {
+    for (int t = 0; t < pool_.threads(); ++t) samplers_.emplace_back(vocab_);
+    sequences_.reserve(static_cast<size_t>(limits.max_batch));
+    sampling_.reserve(static_cast<size_t>(limits.max_batch));
+    logit_rows_.reserve(static_cast<size_t>(logit_rows(limits)));
+  }
+
+  Result<std::span<const SampledToken>> step(const BatchPlan& plan) override {
+    for (const PageSave& save : plan.save) save_pages(save);
+    for (Request* request : plan.restore) restore_pages(*request);
+    forward(plan);
+    sample();
+    return std::span<const SampledToken>(sampled_.data(), sampling_.size());
+  }
+
+  Status score(std::span<const int32_t> tokens, int64_t position, int64_t rows, std::span<const int32_t> pages,
+               const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) override {
+    const ActivationTap* tap_or_null = tap ? &tap : nullptr;
+    const SequenceRows sequence{tokens.subspan(static_cast<size_t>(position), static_cast<size_t>(rows)), position,
+                                pages};
+    decoder_.forward({&sequence, 1}, tap_or_null);
+    for (int64_t first = 0; first < rows; first += kScoreRows) {
+      logit_rows_.clear();
+      for (int64_t r = first; r < std::min(rows, first + kScoreRows); ++r) logit_rows_.push_back(r);
+      decoder_.logits(logit_rows_, logits_, tap_or_null);
+      for (size_t i = 0; i < logit_rows_.size(); ++i) {
+        const int64_t at = position + logit_rows_[i];
+        HB_TRY(append_score({logits_.data() + static_cast<int64_t>(i) * vocab_, static_cast<size_t>(vocab_)},
+                            tokens[static_cast<size_t>(at + 1)], at, options, out));
+      }
+    }
+    return {};
+  }
+
+ private:
+  void save_pages(const PageSave& save) {
+    const size_t page_bytes = cache_.shape().page_bytes();
+    save.request->saved_kv.reset(new (std::nothrow) std::byte[save.pages.size() * page_bytes]);
+    if (save.request->saved_kv == nullptr) {
+      save.request->failure = "not enough memory to set the request aside while others run; use fewer requests at once";
+      return;
+    }
+    std::byte* to = save.request->saved_kv.get();
+    for (const int32_t page : save.pages) {
+      std::memcpy(to, cache_.page(page).data(), page_bytes);
+      to += page_bytes;
+    }
+  }
+
+  void restore_pages(Request& request) {
+    const size_t page_bytes = cache_.shape().page_bytes();
+    const auto held =
+        static_cast<size_t>((request.computed + cache_.shape().page_tokens - 1) / cache_.shape().page_tokens);
+    for (size_t i = 0; i < held; ++i)
+      std::memcpy(cache_.page(request.pages[i]).data(), request.saved_kv.get() + i * page_bytes, page_bytes);
+    request.saved_kv.reset();
+  }
+
+  void forward(const BatchPlan& plan) {
+    sequences_.clear();
+    sampling_.clear();
+    logit_rows_.clear();
+    int64_t first_row = 0;
+    for (const BatchSegment& segment : plan.segments) {
+      const Request& request = *segment.request;
+      sequences_.push_back(
+          {std::span(request.tokens).subspan(static_cast<size_t>(segment.position), static_cast<size_t>(segment.rows)),
+           segment.position, request.pages});
+      first_row += segment.rows;
+      if (!segment.samples) continue;
+      sampling_.push_back(segment.request);
+      logit_rows_.push_back(first_row - 1);
+    }
+    decoder_.forward(sequences_);
+    if (!logit_rows_.empty()) decoder_.logits(logit_rows_, logits_);
+  }
+
+  void sample() {
+    const auto body = [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t i = begin; i < end; ++i) {
+        Request& request = *sampling_[static_cast<size_t>(i)];
+        const std::span<float> row(logits_.data() + i * vocab_, static_cast<size_t>(vocab_));
+        const Status status = samplers_[static_cast<size_t>(thread)].sample(
+            row, request.ask.sampling, request.history ? &*request.history : nullptr,
+            static_cast<uint64_t>(request.length()), sampled_[static_cast<size_t>(i)]);
+        if (!status.ok()) request.failure = status.message();
+      }
+    };
+    pool_.parallel_for(static_cast<int64_t>(sampling_.size()), 1, std::ref(body));
+  }
+
+  Status append_score(std::span<const float> logits, int32_t next, int64_t at, const ScoreOptions& options,
+                      ScoreResult& out) const {
+    const LogitFns& fns = best_logit_fns();
+    const float max = fns.finite_max(logits.data(), vocab_);
+    if (max != max)
+      return invalid_data("the model gave a logit that is NaN or infinite at position " + std::to_string(at) +
+                          "; its weights are broken or overflow in this plan");
+    const LogitSums sums = fns.sums(logits.data(), vocab_, max);
+    out.logprobs.push_back(token_logprob(logits[static_cast<size_t>(next)], max, sums));
+    if (options.entropy) out.entropies.push_back(static_cast<float>(sums.entropy));
+    out.argmax.push_back(static_cast<int32_t>(std::find(logits.begin(), logits.end(), max) - logits.begin()));
+    if (options.logits) out.logits.insert(out.logits.end(), logits.begin(), logits.end());
+    return {};
+  }
+
+  std::shared_ptr<const Model> model_;
+  int64_t vocab_;
+  ThreadPool pool_;
+  KvCache cache_;
+  Decoder decoder_;
+  std::vector<Sampler> samplers_;        // [threads]
+  std::vector<float> logits_;            // [sampling rows, vocab]
+  std::vector<SampledToken> sampled_;    // [sampling rows]
+  std::vector<SequenceRows> sequences_;  // of the current step, as are:
+  std::vector<Request*> sampling_;
+  std::vector<int64_t> logit_rows_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> make_cpu_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits) {
+  HB_ASSIGN(KvCache cache, KvCache::create(kv_shape(*model, limits.page_tokens), limits.pages));
+  return std::unique_ptr<Runner>(std::make_unique<CpuRunner>(std::move(model), limits, std::move(cache)));
+}
+
+RunnerFootprint cpu_runner_footprint(const Model& model, const RunnerLimits& limits) {
+  RunnerFootprint out;
+  out.kv = static_cast<uint64_t>(limits.pages) * kv_shape(model, limits.page_tokens).page_bytes();
+  const auto vocab = static_cast<uint64_t>(model.config().vocab);
+  const uint64_t sampler_bytes = vocab * (2 * sizeof(uint32_t) + 2 * sizeof(float));
+  out.work = Decoder::work_bytes(model, decoder_limits(limits), limits.threads) +
+             static_cast<uint64_t>(logit_rows(limits)) * vocab * sizeof(float) +
+             static_cast<uint64_t>(limits.threads) * sampler_bytes;
+  return out;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,178 @@
+#include "halfbyte/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "engine/checks.h"
+#include "engine/inbox.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+
+namespace halfbyte {
+
+struct Engine::Impl {
+  Impl(std::shared_ptr<const Model> m, const EngineOptions& o, std::unique_ptr<Runner> r, int64_t pages)
+      : model(std::move(m)),
+        options(o),
+        runner(std::move(r)),
+        inbox(o.max_waiting),
+        blocks(pages, o.page_tokens),
+        scheduler({o.max_batch, o.prefill_chunk}, blocks) {
+    publish_metrics();
+  }
+
+  Result<std::vector<TokenEvent>> step();
+  void take_inbox(std::vector<TokenEvent>& events);
+  void publish_metrics();
+  Result<ScoreResult> score(std::span<const int32_t> tokens, const ScoreOptions& score_options);
+
+  const std::shared_ptr<const Model> model;
+  const EngineOptions options;  // context and kv_tokens resolved
+  const std::unique_ptr<Runner> runner;
+  std::atomic<uint64_t> next_id{1};
+  Inbox inbox;
+  // Owned by the thread that steps:
+  BlockManager blocks;
+  Scheduler scheduler;
+  ActivationTap tap;
+  std::vector<std::unique_ptr<Request>> arrivals;
+  std::vector<uint64_t> cancellations;
+  EngineMetrics counters;
+  // What metrics() hands out.
+  mutable std::mutex metrics_mutex;
+  EngineMetrics metrics;
+};
+
+// The step. What runs: scheduler.h. How it runs: runner.h.
+Result<std::vector<TokenEvent>> Engine::Impl::step() {
+  std::vector<TokenEvent> events;
+  take_inbox(events);
+  const BatchPlan& plan = scheduler.next();
+  if (!plan.empty()) {
+    HB_ASSIGN(const std::span<const SampledToken> tokens, runner->step(plan));
+    counters.steps += 1;
+    for (const BatchSegment& segment : plan.segments)
+      if (segment.role == RowRole::kPrompt) counters.prompt_tokens += static_cast<uint64_t>(segment.rows);
+    counters.generated_tokens += tokens.size();
+    scheduler.accept(plan, tokens, events);
+  }
+  publish_metrics();
+  return events;
+}
+
+void Engine::Impl::take_inbox(std::vector<TokenEvent>& events) {
+  inbox.take(arrivals, cancellations);
+  for (std::unique_ptr<Request>& request : arrivals) scheduler.add(std::move(request));
+  for (const uint64_t id : cancellations) {
+    const std::unique_ptr<Request> request = scheduler.remove(id);
+    if (request == nullptr) continue;
+    TokenEvent event;
+    event.request = id;
+    event.position = request->length();
+    event.finish = FinishReason::kCancelled;
+    events.push_back(std::move(event));
+  }
+  arrivals.clear();
+  cancellations.clear();
+}
+
+void Engine::Impl::publish_metrics() {
+  counters.running = scheduler.running();
+  counters.preemptions = scheduler.preemptions();
+  counters.context = options.context;
+  counters.kv_tokens_total = blocks.total_pages() * blocks.page_tokens();
+  counters.kv_tokens_used = counters.kv_tokens_total - blocks.free_pages() * blocks.page_tokens();
+  {
+    const std::lock_guard lock(metrics_mutex);
+    metrics = counters;
+  }
+  // Last, so that a request on its way from waiting to running is never missing from both.
+  inbox.set_waiting(scheduler.waiting());
+}
+
+Result<ScoreResult> Engine::Impl::score(std::span<const int32_t> tokens, const ScoreOptions& score_options) {
+  HB_TRY(check_tokens(tokens, model->config().vocab));
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count < 2)
+    return invalid_argument("a sequence of " + std::to_string(count) + " tokens to score, expected at least 2");
+  if (count > options.context)
+    return resource_exhausted("a sequence of " + std::to_string(count) + " tokens to score, the context is " +
+                              std::to_string(options.context));
+  BlockTable pages;
+  if (!blocks.extend(pages, count - 1))
+    return resource_exhausted("scoring " + std::to_string(count) +
+                              " tokens needs more KV cache than running requests leave (" +
+                              std::to_string(blocks.free_pages() * blocks.page_tokens()) + " tokens)");
+  ScoreResult out;
+  Status status;
+  for (int64_t position = 0; position < count - 1 && status.ok(); position += options.prefill_chunk) {
+    const int64_t rows = std::min(options.prefill_chunk, count - 1 - position);
+    status = runner->score(tokens, position, rows, pages, score_options, tap, out);
+  }
+  blocks.release(pages);
+  if (!status.ok()) return status;
+  return out;
+}
+
+const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone: return "none";
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kError: return "error";
+  }
+  return "?";
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& options) {
+  HB_ASSIGN(const ResolvedOptions resolved, resolve_options(*model, options));
+  HB_ASSIGN(std::unique_ptr<Runner> runner, make_cpu_runner(model, resolved.limits));
+  auto impl = std::make_unique<Impl>(std::move(model), resolved.options, std::move(runner), resolved.limits.pages);
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<uint64_t> Engine::submit(GenerateRequest request) {
+  const uint64_t id = impl_->next_id.fetch_add(1, std::memory_order_relaxed);
+  HB_ASSIGN(std::unique_ptr<Request> made,
+            make_request(std::move(request), id, impl_->model->config().vocab, impl_->options.context));
+  HB_TRY(impl_->inbox.submit(std::move(made)));
+  return id;
+}
+
+void Engine::cancel(uint64_t request) {
+  impl_->inbox.cancel(request);
+}
+Result<std::vector<TokenEvent>> Engine::step() {
+  return impl_->step();
+}
+
+bool Engine::busy() const {
+  const std::lock_guard lock(impl_->metrics_mutex);
+  return impl_->metrics.running > 0 || impl_->inbox.waiting() > 0;
+}
+
+Result<ScoreResult> Engine::score(std::span<const int32_t> tokens, const ScoreOptions& options) {
+  return impl_->score(tokens, options);
+}
+
+void Engine::set_tap(ActivationTap tap) {
+  impl_->tap = std::move(tap);
+}
+
+EngineMetrics Engine::metrics() const {
+  const std::lock_guard lock(impl_->metrics_mutex);
+  EngineMetrics out = impl_->metrics;
+  out.waiting = impl_->inbox.waiting();
+  return out;
+}
+
+const Model& Engine::model() const {
+  return *impl_->model;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,26 @@
+// The supported decoder architectures. They differ in a handful of facts, which are data here and never an `if` on a
+// name elsewhere. A new architecture of the same family is one more row.
+#pragma once
+
+#include <string_view>
+
+namespace halfbyte {
+
+enum class BiasRule {
+  kConfig,  // attention_bias in config.json: q, k, v and o
+  kQkv,     // always on q, k and v, never on o
+};
+
+struct Architecture {
+  std::string_view name;  // config.json model_type
+  BiasRule attention_bias;
+  bool qk_norm;  // q_norm and k_norm over each head, before RoPE
+};
+
+inline constexpr Architecture kArchitectures[] = {
+    {"llama", BiasRule::kConfig, /*qk_norm=*/false},
+    {"qwen2", BiasRule::kQkv, /*qk_norm=*/false},
+    {"qwen3", BiasRule::kConfig, /*qk_norm=*/true},
+};
+
+}  // namespace halfbyte

@@ -1,0 +1,53 @@
+#include "model/config.h"
+
+#include "model/architectures.h"
+
+namespace halfbyte {
+namespace {
+
+std::vector<int32_t> stop_tokens(const HfConfig& facts, const GenerationConfig& generation) {
+  const std::vector<int64_t>& ids = generation.eos_token_ids.empty() ? facts.eos_token_ids : generation.eos_token_ids;
+  std::vector<int32_t> out;
+  for (const int64_t id : ids)
+    if (id >= 0 && id < facts.vocab_size) out.push_back(static_cast<int32_t>(id));
+  return out;
+}
+
+}  // namespace
+
+Result<ModelConfig> make_model_config(const HfConfig& facts, const GenerationConfig& generation) {
+  const Architecture* architecture = nullptr;
+  std::string known;
+  for (const Architecture& a : kArchitectures) {
+    if (a.name == facts.model_type) architecture = &a;
+    known += (known.empty() ? "" : ", ") + std::string(a.name);
+  }
+  if (architecture == nullptr)
+    return unsupported(facts.file + ": architecture '" + facts.model_type + "' is not supported, expected one of " +
+                       known);
+  if (facts.hidden_act != "silu")
+    return unsupported(facts.file + ": hidden_act '" + facts.hidden_act + "' is not supported, expected silu");
+
+  ModelConfig c;
+  c.architecture = facts.model_type;
+  c.hidden = facts.hidden_size;
+  c.intermediate = facts.intermediate_size;
+  c.layers = facts.num_layers;
+  c.heads = facts.num_heads;
+  c.kv_heads = facts.num_kv_heads;
+  c.head_dim = facts.head_dim;
+  c.vocab = facts.vocab_size;
+  c.context = facts.max_position_embeddings;
+  c.rms_norm_eps = static_cast<float>(facts.rms_norm_eps);
+  c.qkv_bias = architecture->attention_bias == BiasRule::kQkv || facts.attention_bias;
+  c.o_bias = architecture->attention_bias == BiasRule::kConfig && facts.attention_bias;
+  c.mlp_bias = facts.mlp_bias;
+  c.qk_norm = architecture->qk_norm;
+  c.tied_head = facts.tie_word_embeddings;
+  c.rope = facts.rope;
+  c.stop_tokens = stop_tokens(facts, generation);
+  c.generation = generation;
+  return c;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,328 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+
+#include "model/model_impl.h"
+
+namespace halfbyte {
+namespace {
+
+// Elements that one thread takes at least in elementwise loops: below this a loop costs less than waking a thread.
+constexpr int64_t kElementGrain = 4096;
+// Packed weight bytes that stay in a core's second-level cache while every group of rows passes over them.
+constexpr int64_t kTileBytes = 128 << 10;
+
+// Buffers of a decoder, in elements.
+struct WorkSizes {
+  size_t hidden, heads, kv, mlp, angles;  // floats
+  size_t scaled;                          // floats; 0 without pre-scales
+  size_t rounded;                         // bytes
+  size_t scratch;                         // floats, of one thread
+};
+
+template <class Visit>
+void for_each_linear(const ModelWeights& weights, Visit visit) {
+  for (const LayerWeights& l : weights.layers)
+    for (const PackedLinear* linear : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) visit(*linear);
+  visit(weights.head);
+}
+
+WorkSizes work_sizes(const Model::Impl& model, const DecoderLimits& limits) {
+  const ModelConfig& c = model.config;
+  const auto rows = static_cast<size_t>(limits.max_rows);
+  WorkSizes s{};
+  s.hidden = rows * static_cast<size_t>(c.hidden);
+  s.heads = rows * static_cast<size_t>(c.q_width());
+  s.kv = rows * static_cast<size_t>(c.kv_width());
+  s.mlp = rows * static_cast<size_t>(c.intermediate);
+  s.angles = rows * static_cast<size_t>(c.head_dim / 2);
+  for_each_linear(model.weights, [&](const PackedLinear& linear) {
+    s.rounded = std::max(s.rounded, rows * linear.kernel->activation_bytes(linear.k));
+    if (!linear.pre_scale.empty()) s.scaled = std::max(s.scaled, rows * static_cast<size_t>(linear.k));
+  });
+  s.scratch = static_cast<size_t>(attention_scratch_floats(c.group(), c.head_dim));
+  return s;
+}
+
+}  // namespace
+
+struct Decoder::Workspace {
+  struct Row {
+    int64_t sequence;
+    int64_t position;
+    int32_t token;
+    int32_t page;  // where its keys and values go
+    int64_t slot;  // position within the page
+  };
+
+  Workspace(const WorkSizes& s, int threads, const DecoderLimits& limits, int64_t cache_pages)
+      : x(s.hidden),
+        h(s.hidden),
+        q(s.heads),
+        k(s.kv),
+        v(s.kv),
+        attended(s.heads),
+        gate(s.mlp),
+        up(s.mlp),
+        cos(s.angles),
+        sin(s.angles),
+        scaled(s.scaled),
+        rounded(Buffer::allocate(s.rounded)),
+        scratch(s.scratch * static_cast<size_t>(threads)),
+        scratch_floats(s.scratch) {
+    rows.reserve(static_cast<size_t>(limits.max_rows));
+    views.reserve(static_cast<size_t>(limits.max_sequences));
+    pages.reserve(static_cast<size_t>(cache_pages));
+    page_pointers.reserve(static_cast<size_t>(cache_pages));
+  }
+
+  std::vector<Row> rows;        // the batch, row by row
+  std::vector<float> x;         // [rows, hidden]: residual stream
+  std::vector<float> h;         // [rows, hidden]: normed, or a sublayer's result
+  std::vector<float> q;         // [rows, heads, head_dim]
+  std::vector<float> k, v;      // [rows, kv_heads, head_dim]
+  std::vector<float> attended;  // [rows, heads, head_dim]
+  std::vector<float> gate, up;  // [rows, intermediate]
+  std::vector<float> cos, sin;  // [rows, head_dim / 2]
+  std::vector<float> scaled;    // [rows, k]: a linear's input times its pre-scale
+  Buffer rounded;               // [rows, activation_bytes(k)]: a linear's input as its kernel reads it
+  std::vector<float> scratch;   // [threads, scratch_floats]
+  size_t scratch_floats;
+  std::vector<int32_t> pages;                   // of all sequences of the batch, one after the other
+  std::vector<const std::byte*> page_pointers;  // the same for one layer
+  std::vector<KvView> views;                    // [sequences], into page_pointers
+};
+
+Decoder::Decoder(const Model& model, ThreadPool& pool, KvCache& cache, const DecoderLimits& limits)
+    : model_(model.impl()),
+      kernels_(vector_kernels(model.impl().isa)),
+      pool_(pool),
+      cache_(cache),
+      limits_(limits),
+      work_(std::make_unique<Workspace>(work_sizes(model_, limits), pool.threads(), limits, cache.pages())) {}
+
+Decoder::~Decoder() = default;
+
+uint64_t Decoder::work_bytes(const Model& model, const DecoderLimits& limits, int threads) {
+  const WorkSizes s = work_sizes(model.impl(), limits);
+  const size_t floats = 2 * s.hidden + 2 * s.heads + 2 * s.kv + 2 * s.mlp + 2 * s.angles + s.scaled +
+                        s.scratch * static_cast<size_t>(threads);
+  return floats * sizeof(float) + s.rounded + static_cast<size_t>(limits.max_rows) * sizeof(Workspace::Row);
+}
+
+void Decoder::forward(std::span<const SequenceRows> batch, const LinearTap* tap) {
+  tap_ = tap;
+  place(batch);
+  for (size_t layer = 0; layer < model_.weights.layers.size(); ++layer)
+    run_layer(model_.weights.layers[layer], static_cast<int64_t>(layer));
+}
+
+// One decoder layer, in the order of the papers. Which arithmetic a linear uses is in its PackedLinear.
+void Decoder::run_layer(const LayerWeights& w, int64_t layer) {
+  Workspace& s = *work_;
+  const auto rows = static_cast<int64_t>(s.rows.size());
+
+  norm(s.x.data(), w.attention_norm, rows, s.h.data());
+  linear(s.h.data(), rows, std::array<Output, 3>{{{w.q, s.q.data()}, {w.k, s.k.data()}, {w.v, s.v.data()}}});
+  rotate_and_append(w, layer);
+  attention(layer);
+  linear(s.attended.data(), rows, std::array<Output, 1>{{{w.o, s.h.data()}}});
+  add_to_residual();
+
+  norm(s.x.data(), w.mlp_norm, rows, s.h.data());
+  linear(s.h.data(), rows, std::array<Output, 2>{{{w.gate, s.gate.data()}, {w.up, s.up.data()}}});
+  silu_mul();
+  linear(s.gate.data(), rows, std::array<Output, 1>{{{w.down, s.h.data()}}});
+  add_to_residual();
+}
+
+void Decoder::logits(std::span<const int64_t> rows, std::span<float> out, const LinearTap* tap) {
+  assert(static_cast<int64_t>(rows.size()) <= limits_.max_rows);
+  tap_ = tap;
+  Workspace& s = *work_;
+  const int64_t hidden = model_.config.hidden;
+  for (size_t i = 0; i < rows.size(); ++i)
+    norm(s.x.data() + rows[i] * hidden, model_.weights.final_norm, 1, s.h.data() + static_cast<int64_t>(i) * hidden);
+  linear(s.h.data(), static_cast<int64_t>(rows.size()), std::array<Output, 1>{{{model_.weights.head, out.data()}}});
+}
+
+// Lays out the batch row by row: embeddings, angles, and where keys and values go.
+void Decoder::place(std::span<const SequenceRows> batch) {
+  Workspace& s = *work_;
+  s.rows.clear();
+  s.pages.clear();
+  s.views.clear();
+  const int64_t page_tokens = cache_.shape().page_tokens;
+  for (const SequenceRows& sequence : batch) {
+    for (size_t i = 0; i < sequence.tokens.size(); ++i) {
+      const int64_t position = sequence.position + static_cast<int64_t>(i);
+      s.rows.push_back({static_cast<int64_t>(s.views.size()), position, sequence.tokens[i],
+                        sequence.pages[static_cast<size_t>(position / page_tokens)], position % page_tokens});
+    }
+    s.pages.insert(s.pages.end(), sequence.pages.begin(), sequence.pages.end());
+    s.views.push_back(
+        {nullptr, page_tokens, model_.config.kv_heads, model_.config.head_dim, cache_.shape().kind == KvKind::kBF16});
+  }
+  assert(static_cast<int64_t>(s.rows.size()) <= limits_.max_rows);
+  // The pointers' places are fixed now; attention() fills them for each layer.
+  s.page_pointers.resize(s.pages.size());
+  size_t first = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    s.views[i].pages = s.page_pointers.data() + first;
+    first += batch[i].pages.size();
+  }
+
+  const int64_t hidden = model_.config.hidden, half = model_.config.head_dim / 2;
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      const Workspace::Row& row = s.rows[static_cast<size_t>(r)];
+      model_.weights.embedding.read(row.token, s.x.data() + r * hidden);
+      model_.rope.angles(row.position, {s.cos.data() + r * half, static_cast<size_t>(half)},
+                         {s.sin.data() + r * half, static_cast<size_t>(half)});
+    }
+  };
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, std::ref(body));
+}
+
+void Decoder::norm(const float* x, const std::vector<float>& weight, int64_t rows, float* out) {
+  const auto width = static_cast<int64_t>(weight.size());
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    kernels_.rmsnorm(x + begin * width, weight.data(), model_.config.rms_norm_eps, end - begin, width,
+                     out + begin * width);
+  };
+  pool_.parallel_for(rows, std::max<int64_t>(1, kElementGrain / width), std::ref(body));
+}
+
+void Decoder::linear(const float* x, int64_t rows, std::span<const Output> outputs) {
+  if (tap_ != nullptr)
+    for (const Output& o : outputs)
+      (*tap_)(o.linear.name, {x, static_cast<size_t>(rows * o.linear.k)}, rows, o.linear.k);
+  // Neighbours that round the input alike share the rounding and one parallel loop.
+  for (size_t first = 0, last; first < outputs.size(); first = last) {
+    last = first + 1;
+    while (last < outputs.size() && outputs[last].linear.same_input_as(outputs[first].linear)) ++last;
+    round_input(outputs[first].linear, x, rows);
+    multiply(rows, outputs.subspan(first, last - first));
+  }
+}
+
+void Decoder::round_input(const PackedLinear& linear, const float* x, int64_t rows) {
+  Workspace& s = *work_;
+  const size_t row_bytes = linear.kernel->activation_bytes(linear.k);
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    const float* input = x + begin * linear.k;
+    if (!linear.pre_scale.empty()) {
+      float* scaled = s.scaled.data() + begin * linear.k;
+      for (int64_t r = 0; r < end - begin; ++r)
+        for (int64_t i = 0; i < linear.k; ++i)
+          scaled[r * linear.k + i] = input[r * linear.k + i] * linear.pre_scale[static_cast<size_t>(i)];
+      input = scaled;
+    }
+    linear.kernel->quantize(input, end - begin, linear.k, linear.activation_scale,
+                            s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
+  };
+  pool_.parallel_for(rows, 1, std::ref(body));
+}
+
+// The rounded input times each weight, split by output features over all of them at once.
+void Decoder::multiply(int64_t rows, std::span<const Output> outputs) {
+  const std::byte* input = work_->rounded.as<std::byte>();
+  const int64_t tile = outputs[0].linear.kernel->row_tile;
+  const auto tiles = [tile](const Output& o) { return (o.linear.n + tile - 1) / tile; };
+  int64_t total = 0;
+  for (const Output& o : outputs) total += tiles(o);
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    int64_t first = 0;  // tile at which an output begins
+    for (const Output& o : outputs) {
+      const int64_t from = std::max(begin, first), to = std::min(end, first + tiles(o));
+      if (from < to) multiply_range(o, input, rows, (from - first) * tile, std::min(o.linear.n, (to - first) * tile));
+      first += tiles(o);
+    }
+  };
+  pool_.parallel_for(total, 1, std::ref(body));
+}
+
+// Output features [begin, end) of every row. Many rows go over the weights a cache-sized part at a time.
+void Decoder::multiply_range(const Output& output, const std::byte* input, int64_t rows, int64_t begin, int64_t end) {
+  const PackedLinear& w = output.linear;
+  const LinearKernel& kernel = *w.kernel;
+  const auto row_bytes = static_cast<int64_t>(kernel.activation_bytes(w.k));
+  const float* bias = w.bias.empty() ? nullptr : w.bias.data();
+  const int64_t feature_bytes = std::max<int64_t>(1, static_cast<int64_t>(w.packed.size()) / w.n);
+  const int64_t part = rows <= kernel.max_rows
+                           ? end - begin
+                           : std::max<int64_t>(1, kTileBytes / feature_bytes / kernel.row_tile) * kernel.row_tile;
+  for (int64_t n = begin; n < end; n += part)
+    for (int64_t m = 0; m < rows; m += kernel.max_rows)
+      kernel.run(w.packed.as<std::byte>(), w.tensor_scale, bias, w.n, w.k, input + m * row_bytes,
+                 std::min(kernel.max_rows, rows - m), n, std::min(end, n + part), output.y + m * w.n, w.n);
+}
+
+void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {
+  Workspace& s = *work_;
+  const ModelConfig& c = model_.config;
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      const Workspace::Row& row = s.rows[static_cast<size_t>(r)];
+      float* q = s.q.data() + r * c.q_width();
+      float* k = s.k.data() + r * c.kv_width();
+      const float* v = s.v.data() + r * c.kv_width();
+      const float* cos = s.cos.data() + r * (c.head_dim / 2);
+      const float* sin = s.sin.data() + r * (c.head_dim / 2);
+      if (c.qk_norm) {
+        kernels_.rmsnorm(q, w.q_norm.data(), c.rms_norm_eps, c.heads, c.head_dim, q);
+        kernels_.rmsnorm(k, w.k_norm.data(), c.rms_norm_eps, c.kv_heads, c.head_dim, k);
+      }
+      kernels_.rope(q, cos, sin, c.heads, c.head_dim);
+      kernels_.rope(k, cos, sin, c.kv_heads, c.head_dim);
+      for (int64_t head = 0; head < c.kv_heads; ++head)
+        cache_.store(kernels_, row.page, layer, head, row.slot, k + head * c.head_dim, v + head * c.head_dim);
+    }
+  };
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, std::ref(body));
+}
+
+void Decoder::attention(int64_t layer) {
+  Workspace& s = *work_;
+  const ModelConfig& c = model_.config;
+  for (size_t i = 0; i < s.pages.size(); ++i) s.page_pointers[i] = cache_.layer_page(s.pages[i], layer);
+  const auto rows = static_cast<int64_t>(s.rows.size());
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)));
+  // Heads outermost: later rows of a prompt see more positions, and so every thread gets early and late ones.
+  const auto body = [&](int64_t begin, int64_t end, int thread) {
+    float* scratch = s.scratch.data() + static_cast<size_t>(thread) * s.scratch_floats;
+    for (int64_t job = begin; job < end; ++job) {
+      const int64_t head = job / rows, r = job % rows;
+      const Workspace::Row& row = s.rows[static_cast<size_t>(r)];
+      const int64_t at = r * c.q_width() + head * c.group() * c.head_dim;
+      kernels_.attention(s.q.data() + at, s.views[static_cast<size_t>(row.sequence)], head, c.group(), row.position,
+                         scale, scratch, s.attended.data() + at);
+    }
+  };
+  pool_.parallel_for(rows * c.kv_heads, 1, std::ref(body));
+}
+
+void Decoder::silu_mul() {
+  Workspace& s = *work_;
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    kernels_.silu_mul(s.gate.data() + begin, s.up.data() + begin, end - begin, s.gate.data() + begin);
+  };
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.intermediate, kElementGrain, std::ref(body));
+}
+
+// x += h.
+void Decoder::add_to_residual() {
+  Workspace& s = *work_;
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    float* x = s.x.data();
+    const float* h = s.h.data();
+    for (int64_t i = begin; i < end; ++i) x[i] += h[i];
+  };
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.hidden, kElementGrain, std::ref(body));
+}
+
+}  // namespace halfbyte

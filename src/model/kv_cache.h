@@ -1,0 +1,64 @@
+// The paged cache of keys and values of all layers.
+//
+// A page holds page_tokens positions of one sequence, for every layer: [layers][K, V][kv_heads][page_tokens][head_dim],
+// in BF16 or FP32. So a page is one run of bytes to save and restore, and within a layer a head's keys are contiguous.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "halfbyte/plan.h"
+#include "kernels/api.h"
+
+namespace halfbyte {
+
+struct KvShape {
+  int64_t layers = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t page_tokens = 0;
+  KvKind kind = KvKind::kBF16;
+
+  size_t value_bytes() const { return kind == KvKind::kBF16 ? 2 : 4; }
+  // K or V of one layer in one page.
+  size_t half_layer_bytes() const { return static_cast<size_t>(kv_heads * page_tokens * head_dim) * value_bytes(); }
+  size_t layer_bytes() const { return 2 * half_layer_bytes(); }
+  size_t page_bytes() const { return static_cast<size_t>(layers) * layer_bytes(); }
+};
+
+// Thread-compatible; different positions may be written at the same time.
+class KvCache {
+ public:
+  // Reserves address space for `pages` pages; memory is taken when a page is first written. kResourceExhausted when the
+  // system refuses.
+  static Result<KvCache> create(const KvShape& shape, int64_t pages);
+  KvCache(KvCache&& other) noexcept;
+  KvCache& operator=(KvCache&& other) noexcept;
+  ~KvCache();
+
+  const KvShape& shape() const { return shape_; }
+  int64_t pages() const { return pages_; }
+
+  std::span<std::byte> page(int32_t id) {
+    return {base_ + static_cast<size_t>(id) * shape_.page_bytes(), shape_.page_bytes()};
+  }
+  const std::byte* layer_page(int32_t id, int64_t layer) const {
+    return base_ + static_cast<size_t>(id) * shape_.page_bytes() + static_cast<size_t>(layer) * shape_.layer_bytes();
+  }
+
+  // Stores one head's key and value [head_dim] at `slot` (position mod page_tokens) of a page, rounded to the cache's
+  // type.
+  void store(const VectorKernels& kernels, int32_t page, int64_t layer, int64_t kv_head, int64_t slot, const float* key,
+             const float* value);
+
+ private:
+  KvCache() = default;
+  KvShape shape_;
+  int64_t pages_ = 0;
+  std::byte* base_ = nullptr;  // [pages][page_bytes]
+  size_t mapped_bytes_ = 0;
+};
+
+}  // namespace halfbyte

@@ -1,0 +1,192 @@
+#include "model/load.h"
+
+#include <array>
+#include <functional>
+
+#include "base/memory_info.h"
+#include "base/size_text.h"
+#include "formats/bf16.h"
+#include "tensor/quantize_tensor.h"
+
+namespace halfbyte {
+namespace {
+
+class Loader {
+ public:
+  Loader(const ModelSource& source, const LoadPlan& plan, const LoadOptions& options, ThreadPool& pool)
+      : source_(source), tensors_(*source.tensors), plan_(plan), options_(options), pool_(pool) {}
+
+  Result<ModelWeights> run() {
+    ModelWeights out;
+    HB_TRY(advance(0));
+    HB_TRY(load_embedding(out.embedding));
+    out.layers.resize(plan_.layers.size());
+    for (size_t i = 0; i < plan_.layers.size(); ++i) HB_TRY(load_layer(plan_.layers[i], out.layers[i]));
+    HB_ASSIGN(out.final_norm, vector(plan_.final_norm));
+    HB_TRY(load_linears(std::array{Job{&plan_.head, &out.head}}));
+    out.head.name = "lm_head";
+    return out;
+  }
+
+ private:
+  struct Job {
+    const LinearTask* task;
+    PackedLinear* out;
+  };
+
+  Status advance(uint64_t bytes) {
+    done_ += bytes;
+    if (options_.progress && !options_.progress(done_, plan_.source_bytes)) return cancelled("loading was stopped");
+    return {};
+  }
+
+  Result<std::vector<float>> vector(const TensorInfo* tensor) {
+    std::vector<float> out;
+    if (tensor == nullptr) return out;
+    out.resize(static_cast<size_t>(tensor->shape[0]));
+    HB_TRY(tensors_.read_rows(*tensor, 0, 1, out));
+    HB_TRY(advance(tensor->bytes));
+    return out;
+  }
+
+  Status load_embedding(EmbeddingWeights& out) {
+    out.kind = plan_.plan.embedding;
+    out.vocab = plan_.config.vocab;
+    out.hidden = plan_.config.hidden;
+    const WeightSource rows = plain_source(*plan_.embedding, out.vocab, out.hidden);
+    QuantizeOptions options;
+    options.format = out.kind == WeightKind::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
+    HB_ASSIGN(QuantLinear values, quantize_weight(rows, options, pool_));
+    out.rows = std::move(values.codes);
+    return advance(plan_.embedding->bytes);
+  }
+
+  Status load_layer(const LayerTask& task, LayerWeights& out) {
+    HB_ASSIGN(out.attention_norm, vector(task.attention_norm));
+    HB_ASSIGN(out.q_norm, vector(task.q_norm));
+    HB_ASSIGN(out.k_norm, vector(task.k_norm));
+    HB_TRY(load_linears(std::array{Job{&task.q, &out.q}, Job{&task.k, &out.k}, Job{&task.v, &out.v}}));
+    HB_TRY(load_linears(std::array{Job{&task.o, &out.o}}));
+    HB_ASSIGN(out.mlp_norm, vector(task.mlp_norm));
+    HB_TRY(load_linears(std::array{Job{&task.gate, &out.gate}, Job{&task.up, &out.up}}));
+    return load_linears(std::array{Job{&task.down, &out.down}});
+  }
+
+  // Linears that share their input: those rounded to NVFP4 share one tensor scale (docs/numerics.md 2).
+  Status load_linears(std::span<const Job> jobs) {
+    float amax = 0.0f;
+    for (const Job& job : jobs) {
+      if (job.task->stored_as_planned || job.task->kernel->weights != WeightFormat::kNVFP4) continue;
+      HB_ASSIGN(const Stored stored, open(*job.task));
+      HB_ASSIGN(const float own, weight_amax(stored.rows, pool_));
+      amax = std::max(amax, own);
+    }
+    for (const Job& job : jobs) {
+      HB_TRY(load_linear(*job.task, amax, *job.out));
+      uint64_t bytes = 0;
+      const LinearFacts& f = job.task->facts;
+      for (const TensorInfo* t : {f.weight, f.bias, f.block_scales, f.tensor_scale, f.input_scale})
+        if (t != nullptr) bytes += t->bytes;
+      HB_TRY(advance(bytes));
+    }
+    return {};
+  }
+
+  // A linear's stored weight as rows of FP32, with what else the checkpoint says about it.
+  struct Stored {
+    QuantLinear quantised;  // for a quantised one; `rows` reads from it
+    WeightSource rows;
+  };
+
+  Result<Stored> open(const LinearTask& task) {
+    Stored out;
+    if (task.facts.quant == ModuleQuant::kNone) {
+      out.rows = plain_source(*task.facts.weight, task.facts.n, task.facts.k);
+      return out;
+    }
+    HB_ASSIGN(out.quantised, load_quant_linear(tensors_, source_.quant, task.module));
+    out.rows = {task.module, task.facts.n, task.facts.k,
+                [w = out.quantised](int64_t first, int64_t rows, std::span<float> values) {
+                  for (int64_t r = 0; r < rows; ++r)
+                    dequantize_row(w, first + r,
+                                   values.subspan(static_cast<size_t>(r * w.k), static_cast<size_t>(w.k)));
+                  return Status();
+                }};
+    return out;
+  }
+
+  WeightSource plain_source(const TensorInfo& tensor, int64_t n, int64_t k) const {
+    return {tensors_.path() + ": tensor '" + tensor.name + "'", n, k,
+            [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
+              return tensors_.read_rows(tensor, first, rows, out);
+            }};
+  }
+
+  Result<QuantLinear> make_linear(const LinearTask& task, float amax) {
+    if (task.stored_as_planned) return load_quant_linear(tensors_, source_.quant, task.module);
+    HB_ASSIGN(const Stored stored, open(task));
+    QuantizeOptions options;
+    options.format = task.kernel->weights;
+    options.amax = amax;
+    HB_ASSIGN(QuantLinear out, quantize_weight(stored.rows, options, pool_));
+    if (task.facts.quant != ModuleQuant::kNone) {
+      out.bias = stored.quantised.bias;
+      out.input_scale = stored.quantised.input_scale;
+      out.pre_scale = stored.quantised.pre_scale;
+    } else if (task.facts.bias != nullptr) {
+      out.bias.resize(static_cast<size_t>(task.facts.n));
+      HB_TRY(tensors_.read_rows(*task.facts.bias, 0, 1, out.bias));
+    }
+    return out;
+  }
+
+  Status load_linear(const LinearTask& task, float amax, PackedLinear& out) {
+    HB_ASSIGN(QuantLinear weight, make_linear(task, amax));
+    constexpr std::string_view kPrefix = "model.";
+    out.name = task.module.starts_with(kPrefix) ? task.module.substr(kPrefix.size()) : task.module;
+    out.plan = task.plan;
+    out.kernel = task.kernel;
+    out.n = weight.n;
+    out.k = weight.k;
+    out.tensor_scale = weight.tensor_scale;
+    out.activation_scale = activation_scale(task, weight);
+    out.bias = std::move(weight.bias);
+    out.pre_scale = std::move(weight.pre_scale);
+    out.packed = Buffer::allocate(task.packed_bytes);
+    const auto pack = [&](int64_t begin, int64_t end, int) {
+      out.kernel->pack(weight, begin, end, out.packed.mutable_as<std::byte>());
+    };
+    pool_.parallel_for(out.n, out.kernel->row_tile, std::ref(pack));
+    return {};
+  }
+
+  static float activation_scale(const LinearTask& task, const QuantLinear& weight) {
+    if (task.plan.activation_scale != ActivationScale::kStatic || !weight.input_scale) return 0.0f;
+    // The checkpoint's scale is amax / 2688, for FP4. FP8 reaches 448, so the same amax needs 6 times as much.
+    if (task.kernel->activations == ActivationMode::kA8) return *weight.input_scale * 6.0f;
+    return *weight.input_scale;
+  }
+
+  const ModelSource& source_;
+  const TensorSource& tensors_;
+  const LoadPlan& plan_;
+  const LoadOptions& options_;
+  ThreadPool& pool_;
+  uint64_t done_ = 0;
+};
+
+}  // namespace
+
+Status check_memory(uint64_t needed, const std::string& what, const std::string& advice) {
+  const uint64_t available = available_memory_bytes();
+  if (needed <= available) return {};
+  return resource_exhausted(what + " needs " + format_bytes(needed) + " of memory, " + format_bytes(available) +
+                            " are available; " + advice);
+}
+
+Result<ModelWeights> load_weights(const ModelSource& source, const LoadPlan& plan, const LoadOptions& options,
+                                  ThreadPool& pool) {
+  return Loader(source, plan, options, pool).run();
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,297 @@
+#include "model/load_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "model/plan_fields.h"
+
+namespace halfbyte {
+namespace {
+
+constexpr std::string_view kEmbedding = "model.embed_tokens";
+constexpr std::string_view kHead = "lm_head";
+constexpr std::string_view kFinalNorm = "model.norm.weight";
+
+std::string layer_prefix(int64_t layer) {
+  return "model.layers." + std::to_string(layer) + ".";
+}
+
+// "model.layers.0.mlp.up_proj" -> "layers.0.mlp.up_proj", as plans name it.
+std::string_view plan_name(std::string_view module) {
+  constexpr std::string_view kPrefix = "model.";
+  return module.starts_with(kPrefix) ? module.substr(kPrefix.size()) : module;
+}
+
+WeightFormat format_of(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::kF32: return WeightFormat::kF32;
+    case WeightKind::kBF16: return WeightFormat::kBF16;
+    case WeightKind::kNVFP4: return WeightFormat::kNVFP4;
+    case WeightKind::kMXFP4: return WeightFormat::kMXFP4;
+  }
+  return WeightFormat::kBF16;
+}
+
+ActivationMode mode_of(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kF32: return ActivationMode::kF32;
+    case ActivationKind::kBF16: return ActivationMode::kA16;
+    case ActivationKind::kF8: return ActivationMode::kA8;
+    case ActivationKind::kF4: return ActivationMode::kA4;
+  }
+  return ActivationMode::kA16;
+}
+
+// Checks names, shapes and plans, and collects what is used, so that what is left over can be named.
+class Planner {
+ public:
+  Planner(const ModelSource& source, LoadPlan& out) : source_(source), out_(out) {}
+
+  Status run() {
+    const ModelConfig& c = out_.config;
+    HB_TRY(plan_embedding());
+    HB_ASSIGN(out_.final_norm, vector(std::string(kFinalNorm), c.hidden));
+    out_.layers.resize(static_cast<size_t>(c.layers));
+    for (int64_t i = 0; i < c.layers; ++i) HB_TRY(plan_layer(i, out_.layers[static_cast<size_t>(i)]));
+    HB_TRY(plan_head());
+    HB_TRY(refuse_unknown_tensors());
+    note_rounding();
+    return {};
+  }
+
+ private:
+  const TensorSource& tensors() const { return *source_.tensors; }
+
+  Result<const TensorInfo*> vector(const std::string& name, int64_t length) {
+    const TensorInfo* t = tensors().find(name);
+    if (t == nullptr) return missing(name);
+    if (t->shape.dims != std::vector<int64_t>{length})
+      return tensors().error(*t, "shape " + t->shape.text() + ", expected [" + std::to_string(length) +
+                                     "] from the configuration in " + out_.config_file);
+    use(t);
+    out_.footprint.small += static_cast<uint64_t>(length) * sizeof(float);
+    out_.parameters += length;
+    return t;
+  }
+
+  Status missing(const std::string& name) const {
+    return not_found(tensors().path() + ": no tensor '" + name + "', which a " + out_.config.architecture +
+                     " model of " + std::to_string(out_.config.layers) +
+                     " layers must have; the download may be incomplete");
+  }
+
+  void use(const TensorInfo* t) {
+    used_.insert(t->name);
+    out_.source_bytes += t->bytes;
+  }
+
+  Status plan_embedding() {
+    const ModelConfig& c = out_.config;
+    const std::string name = std::string(kEmbedding) + ".weight";
+    const TensorInfo* t = tensors().find(name);
+    if (t == nullptr) return missing(name);
+    if (t->shape.dims != std::vector<int64_t>{c.vocab, c.hidden})
+      return tensors().error(*t, "shape " + t->shape.text() + ", expected " + Shape{{c.vocab, c.hidden}}.text() +
+                                     " from the configuration in " + out_.config_file);
+    use(t);
+    out_.embedding = t;
+    const uint64_t elements = static_cast<uint64_t>(c.vocab) * static_cast<uint64_t>(c.hidden);
+    out_.footprint.embedding = elements * (out_.plan.embedding == WeightKind::kF32 ? 4 : 2);
+    out_.parameters += static_cast<int64_t>(elements);
+    return {};
+  }
+
+  Status plan_layer(int64_t index, LayerTask& layer) {
+    const ModelConfig& c = out_.config;
+    const std::string prefix = layer_prefix(index);
+    HB_ASSIGN(layer.attention_norm, vector(prefix + "input_layernorm.weight", c.hidden));
+    HB_ASSIGN(layer.mlp_norm, vector(prefix + "post_attention_layernorm.weight", c.hidden));
+    if (c.qk_norm) {
+      HB_ASSIGN(layer.q_norm, vector(prefix + "self_attn.q_norm.weight", c.head_dim));
+      HB_ASSIGN(layer.k_norm, vector(prefix + "self_attn.k_norm.weight", c.head_dim));
+    }
+    HB_TRY(linear(prefix + "self_attn.q_proj", c.q_width(), c.hidden, c.qkv_bias, layer.q));
+    HB_TRY(linear(prefix + "self_attn.k_proj", c.kv_width(), c.hidden, c.qkv_bias, layer.k));
+    HB_TRY(linear(prefix + "self_attn.v_proj", c.kv_width(), c.hidden, c.qkv_bias, layer.v));
+    HB_TRY(linear(prefix + "self_attn.o_proj", c.hidden, c.q_width(), c.o_bias, layer.o));
+    HB_TRY(linear(prefix + "mlp.gate_proj", c.intermediate, c.hidden, c.mlp_bias, layer.gate));
+    HB_TRY(linear(prefix + "mlp.up_proj", c.intermediate, c.hidden, c.mlp_bias, layer.up));
+    HB_TRY(linear(prefix + "mlp.down_proj", c.hidden, c.intermediate, c.mlp_bias, layer.down));
+    used_.insert(prefix + "self_attn.k_proj.k_scale");  // of an FP8 or FP4 cache; ours is BF16 or FP32
+    used_.insert(prefix + "self_attn.v_proj.v_scale");
+    return {};
+  }
+
+  Status plan_head() {
+    const ModelConfig& c = out_.config;
+    const bool stored = tensors().find(std::string(kHead) + ".weight") != nullptr;
+    if (!c.tied_head && !stored) out_.notes.push_back("the model has no lm_head; the embedding is used in its place");
+    out_.tied_head = c.tied_head || !stored;
+    if (out_.tied_head) used_.insert(std::string(kHead) + ".weight");  // a tied file may hold the copy
+    return linear(std::string(out_.tied_head ? kEmbedding : kHead), c.vocab, c.hidden, /*bias=*/false, out_.head,
+                  kHead);
+  }
+
+  Status linear(const std::string& module, int64_t n, int64_t k, bool bias, LinearTask& task,
+                std::string_view name_in_plan = {}) {
+    task.module = module;
+    HB_ASSIGN(task.facts, linear_facts(tensors(), source_.quant, module, &out_.notes));
+    const LinearFacts& facts = task.facts;
+    if (facts.n != n || facts.k != k)
+      return tensors().error(*facts.weight, "a linear of shape " + Shape{{facts.n, facts.k}}.text() + ", expected " +
+                                                Shape{{n, k}}.text() + " from the configuration in " +
+                                                out_.config_file);
+    if (bias != (facts.bias != nullptr))
+      return tensors().error(*facts.weight,
+                             bias ? "its bias is missing, expected one from the configuration in " + out_.config_file
+                                  : "it has a bias, expected none from the configuration in " + out_.config_file);
+    if (facts.bias != nullptr && facts.bias->shape.dims != std::vector<int64_t>{n})
+      return tensors().error(*facts.bias,
+                             "shape " + facts.bias->shape.text() + ", expected [" + std::to_string(n) + "]");
+    for (const TensorInfo* t : {facts.weight, facts.bias, facts.block_scales, facts.tensor_scale, facts.input_scale})
+      if (t != nullptr) use(t);
+
+    const std::string_view name = name_in_plan.empty() ? plan_name(module) : name_in_plan;
+    task.plan = out_.plan.linear_for(name);
+    HB_TRY(check_linear_plan(task.plan).with_context("plan for " + std::string(name)));
+    HB_ASSIGN(task.kernel, find_linear_kernel(format_of(task.plan.weights), mode_of(task.plan.activations), out_.isa));
+    measure(task, name == kHead);
+    return {};
+  }
+
+  void measure(LinearTask& task, bool is_head) {
+    const LinearFacts& facts = task.facts;
+    const WeightFormat target = task.kernel->weights;
+    const bool stored_nvfp4 = facts.quant != ModuleQuant::kNone;
+    task.stored_as_planned = stored_nvfp4 ? target == WeightFormat::kNVFP4
+                                          : target == WeightFormat::kBF16 && facts.weight->dtype == DType::kBF16;
+    task.packed_bytes = task.kernel->packed_bytes(facts.n, facts.k);
+    if (!task.stored_as_planned)
+      task.staging_bytes = static_cast<uint64_t>(facts.n) * static_cast<uint64_t>(code_bytes_per_row(target, facts.k) +
+                                                                                  scale_bytes_per_row(target, facts.k));
+    WeightFootprint& f = out_.footprint;
+    f.linears += task.packed_bytes;
+    if (is_head) f.head = task.packed_bytes;
+    f.staging = std::max(f.staging, task.staging_bytes);
+    if (facts.bias != nullptr) f.small += static_cast<uint64_t>(facts.n) * sizeof(float);
+    if (!is_head || !out_.tied_head) out_.parameters += facts.n * facts.k;
+    if (facts.bias != nullptr) out_.parameters += facts.n;
+  }
+
+  Status refuse_unknown_tensors() const {
+    const TensorInfo* first = nullptr;
+    int64_t count = 0;
+    for (const TensorInfo& t : tensors().tensors()) {
+      const std::string_view name = t.name;
+      // Tables that older exporters stored; the configuration says the same.
+      if (used_.contains(t.name) || name.ends_with(".rotary_emb.inv_freq") || name == "rope_freqs.weight") continue;
+      if (count++ == 0) first = &t;
+    }
+    if (first == nullptr) return {};
+    const std::string more = count > 1 ? " (and " + std::to_string(count - 1) + " more)" : "";
+    return tensors().error(*first, "this tensor" + more + " belongs to no part of a " + out_.config.architecture +
+                                       " model of " + std::to_string(out_.config.layers) +
+                                       " layers; the files and the configuration may be of different models");
+  }
+
+  void note_rounding() {
+    int64_t rounded = 0, dequantised = 0, plain = 0;
+    const auto count = [&](const LinearTask& task) {
+      if (task.facts.quant != ModuleQuant::kNone && !task.stored_as_planned) ++dequantised;
+      const bool fp4 = task.kernel->weights == WeightFormat::kNVFP4 || task.kernel->weights == WeightFormat::kMXFP4;
+      if (task.facts.quant == ModuleQuant::kNone && fp4) ++rounded;
+      if (task.plan.activation_scale == ActivationScale::kStatic && task.facts.input_scale == nullptr &&
+          task.kernel->activations != ActivationMode::kA16 && task.kernel->activations != ActivationMode::kF32)
+        ++plain;
+    };
+    for (const LayerTask& l : out_.layers)
+      for (const LinearTask* task : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) count(*task);
+    count(out_.head);
+    if (dequantised > 0)
+      out_.notes.push_back(std::to_string(dequantised) +
+                           " linears are stored in NVFP4 and were converted to the plan's formats");
+    if (source_.quant.quantised && rounded > 0)
+      out_.notes.push_back(
+          std::to_string(rounded) +
+          " linears that the checkpoint keeps in higher precision were rounded to FP4, as the plan says");
+    if (plain > 0)
+      out_.notes.push_back(
+          std::to_string(plain) +
+          " linears have no input scale in the checkpoint; their activation scales are made per token");
+  }
+
+  const ModelSource& source_;
+  LoadPlan& out_;
+  std::set<std::string, std::less<>> used_;
+};
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return not_found(path + ": cannot be read");
+  return std::move(text).str();
+}
+
+// Names every module that the checkpoint leaves unquantised; a kind of module that is plain in every layer is one
+// pattern.
+Status keep_plain_modules(const ModelSource& source, const ModelConfig& config, PrecisionPlan& plan) {
+  const auto keep = [&](std::string pattern) {
+    plan.overrides.push_back({std::move(pattern), {"weights"}, LinearPlan{WeightKind::kBF16}});
+  };
+  for (const char* kind : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                           "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    std::vector<std::string> plain;
+    for (int64_t i = 0; i < config.layers; ++i) {
+      HB_ASSIGN(const LinearFacts facts, linear_facts(*source.tensors, source.quant, layer_prefix(i) + kind));
+      if (facts.quant == ModuleQuant::kNone) plain.push_back("layers." + std::to_string(i) + "." + kind);
+    }
+    if (static_cast<int64_t>(plain.size()) == config.layers) {
+      keep(std::string("layers.*.") + kind);
+    } else {
+      for (std::string& name : plain) keep(std::move(name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig& config) {
+  if (!source.folder.empty()) {
+    const std::string path = (std::filesystem::path(source.folder) / "halfbyte_plan.json").string();
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) {
+      HB_ASSIGN(const std::string text, read_text(path));
+      return plan_from_json(text, path);
+    }
+  }
+  HB_ASSIGN(PrecisionPlan plan, plan_preset("w4a16"));
+  if (!source.quant.quantised) return plan;
+  HB_TRY(keep_plain_modules(source, config, plan));
+  if (source.tensors->find(std::string(kHead) + ".weight") != nullptr) {
+    HB_ASSIGN(const LinearFacts head, linear_facts(*source.tensors, source.quant, kHead));
+    if (head.quant != ModuleQuant::kNone) plan.head.weights = WeightKind::kNVFP4;
+  }
+  return plan;
+}
+
+Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<PrecisionPlan>& plan, Isa isa) {
+  LoadPlan out;
+  HB_ASSIGN(out.config, make_model_config(source.config, source.generation));
+  out.config_file = source.config.file;
+  out.isa = isa;
+  if (plan) {
+    out.plan = *plan;
+  } else {
+    HB_ASSIGN(out.plan, default_plan(source, out.config));
+  }
+  out.notes = source.quant.warnings;
+  HB_TRY(Planner(source, out).run());
+  return out;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,91 @@
+#include "halfbyte/model.h"
+
+#include <bit>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "io/model_source.h"
+#include "model/load.h"
+#include "model/model_build.h"
+#include "model/model_impl.h"
+#include "model/synthetic.h"
+
+namespace halfbyte {
+
+void EmbeddingWeights::read(int32_t token, float* out) const {
+  const int64_t first = token * hidden;
+  if (kind == WeightKind::kF32) {
+    std::memcpy(out, rows.as<float>() + first, static_cast<size_t>(hidden) * sizeof(float));
+    return;
+  }
+  const uint16_t* row = rows.as<uint16_t>() + first;
+  for (int64_t i = 0; i < hidden; ++i) out[i] = std::bit_cast<float>(uint32_t{row[i]} << 16);
+}
+
+Model::Model() : impl_(std::make_unique<Impl>()) {}
+Model::~Model() = default;
+const ModelConfig& Model::config() const {
+  return impl_->config;
+}
+const PrecisionPlan& Model::plan() const {
+  return impl_->plan;
+}
+const ModelSummary& Model::summary() const {
+  return impl_->summary;
+}
+
+Result<std::shared_ptr<Model>> Model::load(const std::string& path, const LoadOptions& options) {
+  HB_ASSIGN(const ModelSource source, open_model_source(path));
+  return from_source(source, options);
+}
+
+Result<std::shared_ptr<Model>> Model::synthetic(const std::string& shape, const LoadOptions& options) {
+  HB_ASSIGN(const ModelSource source, synthetic_source(shape));
+  return from_source(source, options);
+}
+
+Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, const LoadOptions& options) {
+  const Stopwatch clock;
+  HB_ASSIGN(const Isa isa, choose_isa(options.kernels));
+  HB_ASSIGN(const LoadPlan load_plan, make_load_plan(source, options.plan, isa));
+  HB_TRY(check_memory(load_plan.footprint.peak(), source.path + " in plan " + load_plan.plan.preset,
+                      "choose a plan with fewer bits (w4a16) or a smaller model"));
+  ThreadPool pool(options.threads > 0 ? options.threads : default_thread_count());
+  HB_ASSIGN(ModelWeights weights, load_weights(source, load_plan, options, pool));
+
+  std::shared_ptr<Model> model(new Model);
+  Impl& impl = *model->impl_;
+  impl.config = load_plan.config;
+  impl.config.tied_head = load_plan.tied_head;
+  impl.plan = load_plan.plan;
+  impl.isa = isa;
+  impl.weights = std::move(weights);
+  impl.rope = Rope(impl.config.rope, impl.config.head_dim, impl.config.context);
+  impl.summary = summarize(source, load_plan);
+  impl.summary.load_seconds = clock.seconds();
+  return model;
+}
+
+ModelSummary summarize(const ModelSource& source, const LoadPlan& plan) {
+  ModelSummary s;
+  s.path = source.path;
+  s.source = source.kind();
+  s.architecture = plan.config.architecture;
+  s.parameters = plan.parameters;
+  s.context = plan.config.context;
+  s.vocab = plan.config.vocab;
+  s.weight_bytes = plan.footprint.resident();
+  s.kv_bytes_per_token = kv_bytes_per_token(plan.config, plan.plan);
+  s.decode_bytes_per_token = plan.footprint.linears;
+  s.kernels = isa_name(plan.isa);
+  s.notes = plan.notes;
+  return s;
+}
+
+uint64_t kv_bytes_per_token(const ModelConfig& config, const PrecisionPlan& plan) {
+  const uint64_t value_bytes = plan.kv == KvKind::kBF16 ? 2 : 4;
+  return static_cast<uint64_t>(2 * config.layers * config.kv_width()) * value_bytes;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,62 @@
+// A model's weights as the decoder reads them: packed for the chosen kernels, one struct a layer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "halfbyte/plan.h"
+#include "kernels/api.h"
+#include "tensor/buffer.h"
+
+namespace halfbyte {
+
+struct PackedLinear {
+  std::string name;  // "layers.0.self_attn.q_proj", "lm_head"
+  LinearPlan plan;   // what it was asked to be
+  const LinearKernel* kernel = nullptr;
+  int64_t n = 0;                  // out features
+  int64_t k = 0;                  // in features
+  Buffer packed;                  // the kernel's layout
+  float tensor_scale = 1.0f;      // alpha_w
+  float activation_scale = 0.0f;  // alpha_x; 0: made from each row
+  std::vector<float> bias;        // [n] or empty
+  std::vector<float> pre_scale;   // [k] or empty: multiplies the input before it is rounded
+
+  // True when both round the same input to the same bytes, so that it need be done only once.
+  bool same_input_as(const PackedLinear& other) const {
+    return kernel->weights == other.kernel->weights && kernel->activations == other.kernel->activations &&
+           kernel->isa == other.kernel->isa && k == other.k && activation_scale == other.activation_scale &&
+           pre_scale == other.pre_scale;
+  }
+};
+
+struct LayerWeights {
+  std::vector<float> attention_norm;  // [hidden]
+  PackedLinear q;                     // [heads * head_dim, hidden]
+  PackedLinear k, v;                  // [kv_heads * head_dim, hidden]
+  std::vector<float> q_norm, k_norm;  // [head_dim], or empty without qk_norm
+  PackedLinear o;                     // [hidden, heads * head_dim]
+  std::vector<float> mlp_norm;        // [hidden]
+  PackedLinear gate, up;              // [intermediate, hidden]
+  PackedLinear down;                  // [hidden, intermediate]
+};
+
+// The embedding's rows, BF16 or FP32.
+struct EmbeddingWeights {
+  WeightKind kind = WeightKind::kBF16;
+  int64_t vocab = 0;
+  int64_t hidden = 0;
+  Buffer rows;  // [vocab, hidden]
+
+  void read(int32_t token, float* out) const;  // out: [hidden]
+};
+
+struct ModelWeights {
+  EmbeddingWeights embedding;
+  std::vector<LayerWeights> layers;
+  std::vector<float> final_norm;  // [hidden]
+  PackedLinear head;              // [vocab, hidden]; a tied head has its own packed copy
+};
+
+}  // namespace halfbyte
