@@ -1,5 +1,6 @@
-// The natural logarithm of entropies and log-probabilities (docs/numerics.md 4). Libraries differ in the last bit of log;
-// an entropy decides a temperature, so its bits must be the same everywhere. The algorithm is that of fdlibm's e_log.c.
+// The natural logarithm of entropies and log-probabilities (docs/numerics.md 4). Libraries differ in the last bit of
+// log; an entropy decides a temperature, so its bits must be the same everywhere. The algorithm is that of fdlibm's
+// e_log.c.
 #pragma once
 
 #include <bit>
@@ -7,7 +8,8 @@
 
 namespace halfbyte {
 
-// ln z for a normal z > 0, below 1 ulp. FP64 operations in a fixed order; needs -ffp-contract=off (set for the project).
+// ln z for a normal z > 0, below 1 ulp. FP64 operations in a fixed order; needs -ffp-contract=off (set for the
+// project).
 inline double log64(double z) {
   // z = 2^k * m with m in [sqrt(1/2), sqrt(2)).
   const auto bits = std::bit_cast<uint64_t>(z);

@@ -99,7 +99,8 @@ Result<uint64_t> write_tiny_model(const std::string& name, const std::string& fo
     std::string shape;
     for (const int64_t dim : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(dim);
     header += (header.empty() ? "{\"" : ",\"") + t.name + R"(":{"dtype":"BF16","shape":[)" + shape +
-              R"(],"data_offsets":[)" + std::to_string(data.size()) + "," + std::to_string(data.size() + bytes.size()) + "]}";
+              R"(],"data_offsets":[)" + std::to_string(data.size()) + "," + std::to_string(data.size() + bytes.size()) +
+              "]}";
     data += bytes;
     const size_t end = std::min<size_t>(64, bytes.size());
     fingerprint = fnv1a64(bytes.substr(0, end) + bytes.substr(bytes.size() - end), fingerprint);

@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from halfbyte_reference.arith import F32  # noqa: E402
-from halfbyte_reference.formats import bf16_encode  # noqa: E402
+from halfbyte_reference.formats import bf16_decode, bf16_encode  # noqa: E402
 from halfbyte_reference.rng import philox_words  # noqa: E402
 
 TINY = pathlib.Path(__file__).resolve().parent / "tiny"
@@ -76,6 +76,13 @@ def tensor_bits(model, name, shape, tied):
         gain = 3.0 if name == "lm_head.weight" else 1.5 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1.0
         x = F32(gain) * F32(math.sqrt(3.0 / shape[1])) * v
     return bf16_encode(x).reshape(shape)
+
+
+def read_tensors(model):
+    """{name: float32 array}, as a reader of the folder sees them."""
+    config = read_config(model)
+    return {name: bf16_decode(tensor_bits(model, name, shape, config["tie_word_embeddings"]))
+            for name, shape in tensor_shapes(config)}
 
 
 def write_folder(model, folder):

@@ -37,7 +37,9 @@ struct Case {
   std::string model;
   Isa isa;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " on " << isa_name(c.isa); }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model << " on " << isa_name(c.isa);
+}
 
 class TinyParity : public ::testing::TestWithParam<Case> {
  protected:
@@ -112,8 +114,8 @@ TEST_P(TinyParity, SixtyFourGreedyTokensAreTransformers) {
   EXPECT_THAT(text[0], ::testing::ElementsAreArray(expected));
 }
 
-// Our `bf16` rounds the inputs of linears and the KV cache; transformers' bfloat16 rounds every intermediate too. So ours
-// must be at least as near to the FP32 logits, and within both errors of transformers' BF16 logits.
+// Our `bf16` rounds the inputs of linears and the KV cache; transformers' bfloat16 rounds every intermediate too. So
+// ours must be at least as near to the FP32 logits, and within both errors of transformers' BF16 logits.
 TEST_P(TinyParity, Bf16IsNoFartherFromFloat32ThanTransformersBf16) {
   const auto engine = open("bf16");
   const std::vector<float> f32 = golden<float>("logits");
@@ -138,7 +140,7 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TinyParity, ::testing::ValuesIn(cases()),
-                         [](const auto& info) { return info.param.model + "_" + isa_name(info.param.isa); });
+                         [](const auto& c) { return c.param.model + "_" + isa_name(c.param.isa); });
 
 TEST(TinyParityFiles, EveryConfigurationHasGoldens) {
   std::vector<std::string> names;

@@ -1,5 +1,5 @@
-// Reads the golden vectors tests/golden/*.hbg (format: tests/golden/README.md). For tests only: bad files and wrong names
-// throw std::runtime_error with a sentence, which GoogleTest reports as the test's failure.
+// Reads the golden vectors tests/golden/*.hbg (format: tests/golden/README.md). For tests only: bad files and wrong
+// names throw std::runtime_error with a sentence, which GoogleTest reports as the test's failure.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,22 @@ class GoldenFile {
   }
 #endif
 
-  bool has(const std::string& name) const { return entries_.count(name) != 0; }
+  bool has(const std::string& name) const {
+    return entries_.count(name) != 0;
+  }
 
   // The array's dimensions; empty for a scalar.
-  const std::vector<int64_t>& dims(const std::string& name) const { return find(name).dims; }
+  const std::vector<int64_t>& dims(const std::string& name) const {
+    return find(name).dims;
+  }
 
   // All elements in row-major order. T must be the stored type.
   template <class T>
   std::vector<T> get(const std::string& name) const {
     const Entry& e = find(name);
     if (e.tag != tag_of<T>()) {
-      throw std::runtime_error(path_ + ": '" + name + "' holds " + tag_name(e.tag) + ", asked for " + tag_name(tag_of<T>()));
+      throw std::runtime_error(path_ + ": '" + name + "' holds " + tag_name(e.tag) + ", asked for " +
+                               tag_name(tag_of<T>()));
     }
     std::vector<T> out(e.size / sizeof(T));
     if (e.size != 0) std::memcpy(out.data(), bytes_.data() + e.offset, e.size);
@@ -58,11 +63,13 @@ class GoldenFile {
 
   std::string text(const std::string& name) const {
     const Entry& e = find(name);
-    if (e.tag != kText) throw std::runtime_error(path_ + ": '" + name + "' holds " + tag_name(e.tag) + ", asked for text");
+    if (e.tag != kText)
+      throw std::runtime_error(path_ + ": '" + name + "' holds " + tag_name(e.tag) + ", asked for text");
     return bytes_.substr(e.offset, e.size);
   }
 
-  // The next path components below `prefix`, in file order: children("") may be {"k1", "k15"}, children("k1") {"x", "nvfp4"}.
+  // The next path components below `prefix`, in file order: children("") may be {"k1", "k15"}, children("k1") {"x",
+  // "nvfp4"}.
   std::vector<std::string> children(const std::string& prefix) const {
     const std::string start = prefix.empty() ? "" : prefix + "/";
     std::vector<std::string> out;
@@ -77,8 +84,12 @@ class GoldenFile {
     return out;
   }
 
-  const std::vector<std::string>& names() const { return order_; }
-  const std::string& path() const { return path_; }
+  const std::vector<std::string>& names() const {
+    return order_;
+  }
+  const std::string& path() const {
+    return path_;
+  }
 
  private:
   static constexpr uint8_t kText = 11;
@@ -91,22 +102,31 @@ class GoldenFile {
 
   template <class T>
   static constexpr uint8_t tag_of() {
-    if constexpr (std::is_same_v<T, uint8_t>) return 1;
-    else if constexpr (std::is_same_v<T, int8_t>) return 2;
-    else if constexpr (std::is_same_v<T, uint16_t>) return 3;
-    else if constexpr (std::is_same_v<T, int16_t>) return 4;
-    else if constexpr (std::is_same_v<T, uint32_t>) return 5;
-    else if constexpr (std::is_same_v<T, int32_t>) return 6;
-    else if constexpr (std::is_same_v<T, uint64_t>) return 7;
-    else if constexpr (std::is_same_v<T, int64_t>) return 8;
-    else if constexpr (std::is_same_v<T, float>) return 9;
+    if constexpr (std::is_same_v<T, uint8_t>)
+      return 1;
+    else if constexpr (std::is_same_v<T, int8_t>)
+      return 2;
+    else if constexpr (std::is_same_v<T, uint16_t>)
+      return 3;
+    else if constexpr (std::is_same_v<T, int16_t>)
+      return 4;
+    else if constexpr (std::is_same_v<T, uint32_t>)
+      return 5;
+    else if constexpr (std::is_same_v<T, int32_t>)
+      return 6;
+    else if constexpr (std::is_same_v<T, uint64_t>)
+      return 7;
+    else if constexpr (std::is_same_v<T, int64_t>)
+      return 8;
+    else if constexpr (std::is_same_v<T, float>)
+      return 9;
     else {
       static_assert(std::is_same_v<T, double>, "golden files hold (u)int8..64, float and double");
       return 10;
     }
   }
   static std::string tag_name(uint8_t tag) {
-    static const char* const kNames[] = {"?",      "uint8", "int8",  "uint16", "int16",  "uint32",
+    static const char* const kNames[] = {"?",     "uint8",  "int8",  "uint16", "int16",  "uint32",
                                          "int32", "uint64", "int64", "float",  "double", "text"};
     return tag <= kText ? kNames[tag] : "dtype " + std::to_string(tag);
   }
@@ -140,7 +160,8 @@ class GoldenFile {
       const int rank = take<uint8_t>(at);
       for (int r = 0; r < rank; ++r) {
         const auto dim = take<uint64_t>(at);
-        if (dim > bytes_.size()) throw std::runtime_error(path_ + ": '" + name + "' has a dimension beyond the file's size");
+        if (dim > bytes_.size())
+          throw std::runtime_error(path_ + ": '" + name + "' has a dimension beyond the file's size");
         e.dims.push_back(static_cast<int64_t>(dim));
         e.size *= dim;
         if (e.size > bytes_.size()) break;
@@ -157,7 +178,8 @@ class GoldenFile {
   const Entry& find(const std::string& name) const {
     const auto it = entries_.find(name);
     if (it != entries_.end()) return it->second;
-    throw std::runtime_error(path_ + ": no array '" + name + "'; write the files again with python -m halfbyte_reference.golden");
+    throw std::runtime_error(path_ + ": no array '" + name +
+                             "'; write the files again with python -m halfbyte_reference.golden");
   }
 
   std::string path_;
