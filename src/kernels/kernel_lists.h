@@ -14,4 +14,11 @@ std::span<const LinearKernel> linear_bf16();
 const VectorKernels& vector_kernels();
 }  // namespace ref
 
+#if defined(HALFBYTE_X86_KERNELS)
+namespace cpu {
+std::span<const LinearKernel> linear_nvfp4_avx2();
+std::span<const LinearKernel> linear_mxfp4_avx2();
+}  // namespace cpu
+#endif
+
 }  // namespace halfbyte

@@ -55,7 +55,16 @@ std::string missing_features(Isa isa) {
 
 std::vector<LinearKernel> collect() {
   std::vector<LinearKernel> all;
-  for (const std::span<const LinearKernel> list : {ref::linear_nvfp4(), ref::linear_mxfp4(), ref::linear_bf16()}) {
+  const std::span<const LinearKernel> lists[] = {
+    ref::linear_nvfp4(),
+    ref::linear_mxfp4(),
+    ref::linear_bf16(),
+#if defined(HALFBYTE_X86_KERNELS)
+    cpu::linear_nvfp4_avx2(),
+    cpu::linear_mxfp4_avx2(),
+#endif
+  };
+  for (const std::span<const LinearKernel> list : lists) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
