@@ -51,6 +51,7 @@ Result<std::vector<TokenEvent>> Engine::Impl::step() {
   const BatchPlan& plan = scheduler.next();
   if (!plan.empty()) {
     HB_ASSIGN(const std::span<const SampledToken> tokens, runner->step(plan));
+    events.reserve(events.size() + tokens.size() + plan.save.size());
     counters.steps += 1;
     for (const BatchSegment& segment : plan.segments)
       if (segment.role == RowRole::kPrompt) counters.prompt_tokens += static_cast<uint64_t>(segment.rows);

@@ -1,0 +1,200 @@
+// A request's tokens and logits do not depend on its company, on how its prompt is cut, or on the thread count: in every
+// plan, with every kernel set that runs here, bit for bit (docs/numerics.md 3 and 5).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/rng.h"
+#include "halfbyte/engine.h"
+#include "kernels/registry.h"
+#include "support/tiny_synthetic.h"
+
+namespace halfbyte {
+namespace {
+
+using testing::tiny_config;
+using testing::tiny_model;
+
+// What a request gave. Entropy is a function of every logit, so equal bits there stand for equal logits.
+struct Trace {
+  std::vector<int32_t> tokens;
+  std::vector<float> entropies;
+  std::vector<float> logprobs;  // drawn token and the 5 most likely, token by token
+  bool operator==(const Trace&) const = default;
+};
+
+GenerateRequest request(uint64_t index) {
+  GenerateRequest r;
+  const uint64_t length = 1 + philox_draw(3, 0, index) % (index % 4 == 3 ? 37 : 12);
+  for (uint64_t i = 0; i < length; ++i) r.prompt.push_back(static_cast<int32_t>(philox_draw(4, static_cast<uint32_t>(index), i) % 131));
+  r.max_tokens = 4 + static_cast<int64_t>(index % 3);
+  r.sampling.temperature = index % 4 == 0 ? 0.0f : 0.9f;
+  r.sampling.top_p = index % 3 == 0 ? 0.9f : 1.0f;
+  r.sampling.repetition_penalty = index % 5 == 1 ? 1.2f : 1.0f;
+  r.sampling.seed = 100 + index;
+  r.sampling.entropy = true;
+  r.sampling.logprobs = 5;
+  return r;
+}
+
+std::vector<Trace> run(const std::shared_ptr<const Model>& model, const std::vector<GenerateRequest>& requests,
+                       const EngineOptions& options) {
+  auto engine = Engine::create(model, options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  std::map<uint64_t, size_t> index;
+  std::vector<Trace> traces(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto id = (*engine)->submit(requests[i]);
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    index[*id] = i;
+  }
+  while ((*engine)->busy()) {
+    const auto events = (*engine)->step();
+    EXPECT_TRUE(events.ok()) << events.status().message();
+    for (const TokenEvent& e : *events) {
+      EXPECT_EQ(e.error, "");
+      Trace& t = traces[index.at(e.request)];
+      t.tokens.push_back(e.token);
+      t.entropies.push_back(e.entropy);
+      t.logprobs.push_back(e.logprob->logprob);
+      for (const TokenLogprob& top : e.top) t.logprobs.push_back(top.logprob);
+    }
+  }
+  return traces;
+}
+
+struct Case {
+  std::string plan;
+  std::string kernels;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.plan << " with " << c.kernels; }
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512})
+    if (isa_runs_here(isa))
+      for (const std::string& plan : plan_preset_names()) out.push_back({plan, isa_name(isa)});
+  return out;
+}
+
+class Invariance : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Invariance, CompanyChunksAndThreadsChangeNothing) {
+  const auto model = tiny_model("qwen3", GetParam().plan, GetParam().kernels);
+  ASSERT_NE(model, nullptr);
+  ASSERT_EQ(model->summary().kernels, GetParam().kernels);
+  EngineOptions alone;
+  alone.threads = 1;
+  std::vector<Trace> expected;
+  for (uint64_t i = 0; i < 16; ++i) expected.push_back(run(model, {request(i)}, alone)[0]);
+  std::set<std::vector<int32_t>> distinct;
+  for (const Trace& t : expected) distinct.insert(t.tokens);
+  ASSERT_GT(distinct.size(), 12u) << "the requests must differ for this test to mean anything";
+
+  struct Setting {
+    uint64_t requests;
+    int64_t chunk;
+    int threads;
+  };
+  for (const Setting s : {Setting{1, 1, 2}, Setting{2, 16, 2}, Setting{7, 1, 3}, Setting{7, 64, 1}, Setting{16, 16, 3},
+                          Setting{16, 512, 2}}) {
+    EngineOptions options;
+    options.kv_tokens = 16 * 64;
+    options.context = 64;
+    options.prefill_chunk = s.chunk;
+    options.threads = s.threads;
+    std::vector<GenerateRequest> requests;
+    for (uint64_t i = 0; i < s.requests; ++i) requests.push_back(request(i));
+    const std::vector<Trace> got = run(model, requests, options);
+    for (uint64_t i = 0; i < s.requests; ++i)
+      EXPECT_EQ(got[i], expected[i]) << "request " << i << " of " << s.requests << ", chunk " << s.chunk << ", " << s.threads
+                                     << " threads";
+  }
+}
+
+TEST_P(Invariance, PreemptionChangesNothing) {
+  const auto model = tiny_model("llama", GetParam().plan, GetParam().kernels);
+  ASSERT_NE(model, nullptr);
+  EngineOptions alone;
+  alone.threads = 1;
+  EngineOptions tight;
+  tight.threads = 2;
+  tight.context = 40;
+  tight.kv_tokens = 40;
+  tight.page_tokens = 2;
+  tight.prefill_chunk = 16;
+  auto engine = Engine::create(model, tight);
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  std::map<uint64_t, std::vector<int32_t>> got;
+  std::vector<uint64_t> ids;
+  const auto longer = [](uint64_t i) {
+    GenerateRequest r = request(i);
+    r.max_tokens = 20 - static_cast<int64_t>(i % 2);
+    r.prompt.resize(4 + i, 17);
+    return r;
+  };
+  for (uint64_t i = 0; i < 5; ++i) ids.push_back(*(*engine)->submit(longer(i)));
+  while ((*engine)->busy()) {
+    const auto events = (*engine)->step();
+    ASSERT_TRUE(events.ok());
+    for (const TokenEvent& e : *events) got[e.request].push_back(e.token);
+  }
+  EXPECT_GT((*engine)->metrics().preemptions, 0u);
+  EXPECT_EQ((*engine)->metrics().kv_tokens_used, 0);
+  for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(got[ids[i]], run(model, {longer(i)}, alone)[0].tokens) << i;
+}
+
+TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
+  const auto model = tiny_model("qwen2", GetParam().plan, GetParam().kernels);
+  ASSERT_NE(model, nullptr);
+  EngineOptions options;
+  options.threads = 2;
+  GenerateRequest ask = request(5);
+  while (ask.prompt.size() < 70) ask.prompt.push_back(static_cast<int32_t>(ask.prompt.size() * 3 % 131));
+  ask.max_tokens = 12;
+  ask.sampling = {};
+  ask.sampling.entropy = true;
+  ask.sampling.logprobs = 0;
+  auto engine = Engine::create(model, options);
+  ASSERT_TRUE(engine.ok());
+  std::vector<int32_t> tokens = ask.prompt;
+  std::vector<float> logprobs, entropies;
+  ASSERT_TRUE((*engine)->submit(ask).ok());
+  while ((*engine)->busy()) {
+    const auto events = (*engine)->step();
+    ASSERT_TRUE(events.ok());
+    for (const TokenEvent& e : *events) {
+      tokens.push_back(e.token);
+      logprobs.push_back(e.logprob->logprob);
+      entropies.push_back(e.entropy);
+    }
+  }
+  ScoreOptions with_logits;
+  with_logits.logits = true;
+  std::vector<float> first_logits;
+  for (const int64_t chunk : {1, 16, 64, 512}) {
+    options.prefill_chunk = chunk;
+    auto scorer = Engine::create(model, options);
+    const auto score = (*scorer)->score(tokens, with_logits);
+    ASSERT_TRUE(score.ok()) << score.status().message();
+    ASSERT_EQ(score->logprobs.size(), tokens.size() - 1);
+    ASSERT_EQ(score->logits.size(), (tokens.size() - 1) * 131);
+    if (first_logits.empty()) first_logits = score->logits;
+    EXPECT_EQ(score->logits, first_logits) << "chunk " << chunk;
+    const std::vector<float> tail(score->logprobs.end() - 12, score->logprobs.end());
+    const std::vector<float> tail_entropies(score->entropies.end() - 12, score->entropies.end());
+    EXPECT_EQ(tail, logprobs) << "chunk " << chunk;
+    EXPECT_EQ(tail_entropies, entropies) << "chunk " << chunk;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, Invariance, ::testing::ValuesIn(cases()), [](const auto& c) {
+  std::string name = c.param.plan + "_" + c.param.kernels;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace halfbyte
