@@ -28,8 +28,8 @@ Status unsupported_architecture(const std::string& file, std::string_view archit
 // The member is there and not null.
 Status require_present(const JsonValue& object, std::string_view key);
 
-// Fills what has a default that depends on other fields (head_dim, rope.original_max_position) and checks how the fields
-// fit together.
+// Fills what has a default that depends on other fields (head_dim, rope.original_max_position) and checks how the
+// fields fit together.
 Status check_config(HfConfig& config);
 
 }  // namespace halfbyte

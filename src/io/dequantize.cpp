@@ -42,11 +42,14 @@ void q8_0_block(const std::byte* in, float* out) {
 
 bool can_dequantize(DType type) {
   switch (type) {
-    case DType::kF32: case DType::kF16: case DType::kBF16: case DType::kF8E4M3:
-    case DType::kQ4_0: case DType::kQ4_1: case DType::kQ8_0:
-      return true;
-    default:
-      return false;
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF8E4M3:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ8_0: return true;
+    default: return false;
   }
 }
 
@@ -76,8 +79,7 @@ void dequantize_row(DType type, std::span<const std::byte> in, std::span<float> 
     case DType::kQ8_0:
       for (size_t b = 0; b < n / 32; ++b) q8_0_block(p + 34 * b, out.data() + 32 * b);
       break;
-    default:
-      break;
+    default: break;
   }
 }
 

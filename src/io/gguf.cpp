@@ -21,18 +21,26 @@ constexpr uint32_t kMaxRank = 4;
 // Bytes of one element; 0 for types without a fixed size.
 uint64_t element_bytes(GgufType type) {
   switch (type) {
-    case GgufType::kU8: case GgufType::kI8: case GgufType::kBool: return 1;
-    case GgufType::kU16: case GgufType::kI16: return 2;
-    case GgufType::kU32: case GgufType::kI32: case GgufType::kF32: return 4;
-    case GgufType::kU64: case GgufType::kI64: case GgufType::kF64: return 8;
-    case GgufType::kString: case GgufType::kArray: return 0;
+    case GgufType::kU8:
+    case GgufType::kI8:
+    case GgufType::kBool: return 1;
+    case GgufType::kU16:
+    case GgufType::kI16: return 2;
+    case GgufType::kU32:
+    case GgufType::kI32:
+    case GgufType::kF32: return 4;
+    case GgufType::kU64:
+    case GgufType::kI64:
+    case GgufType::kF64: return 8;
+    case GgufType::kString:
+    case GgufType::kArray: return 0;
   }
   return 0;
 }
 
 const char* type_name(GgufType type) {
-  static constexpr const char* kNames[] = {"uint8", "int8",   "uint16", "int16", "uint32", "int32", "float32",
-                                           "bool",  "string", "array",  "uint64", "int64", "float64"};
+  static constexpr const char* kNames[] = {"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
+                                           "bool",  "string", "array",  "uint64", "int64",  "float64"};
   return kNames[static_cast<uint32_t>(type)];
 }
 
@@ -42,13 +50,39 @@ struct TensorTypeName {
   const char* name;
   std::optional<DType> dtype;
 };
-constexpr TensorTypeName kTensorTypes[] = {
-    {0, "F32", DType::kF32}, {1, "F16", DType::kF16}, {2, "Q4_0", DType::kQ4_0}, {3, "Q4_1", DType::kQ4_1},
-    {6, "Q5_0", {}}, {7, "Q5_1", {}}, {8, "Q8_0", DType::kQ8_0}, {9, "Q8_1", {}}, {10, "Q2_K", {}}, {11, "Q3_K", {}},
-    {12, "Q4_K", {}}, {13, "Q5_K", {}}, {14, "Q6_K", {}}, {15, "Q8_K", {}}, {16, "IQ2_XXS", {}}, {17, "IQ2_XS", {}},
-    {18, "IQ3_XXS", {}}, {19, "IQ1_S", {}}, {20, "IQ4_NL", {}}, {21, "IQ3_S", {}}, {22, "IQ2_S", {}}, {23, "IQ4_XS", {}},
-    {24, "I8", {}}, {25, "I16", {}}, {26, "I32", {}}, {27, "I64", {}}, {28, "F64", {}}, {29, "IQ1_M", {}},
-    {30, "BF16", DType::kBF16}, {34, "TQ1_0", {}}, {35, "TQ2_0", {}}, {39, "MXFP4", {}}, {40, "NVFP4", {}}};
+constexpr TensorTypeName kTensorTypes[] = {{0, "F32", DType::kF32},
+                                           {1, "F16", DType::kF16},
+                                           {2, "Q4_0", DType::kQ4_0},
+                                           {3, "Q4_1", DType::kQ4_1},
+                                           {6, "Q5_0", {}},
+                                           {7, "Q5_1", {}},
+                                           {8, "Q8_0", DType::kQ8_0},
+                                           {9, "Q8_1", {}},
+                                           {10, "Q2_K", {}},
+                                           {11, "Q3_K", {}},
+                                           {12, "Q4_K", {}},
+                                           {13, "Q5_K", {}},
+                                           {14, "Q6_K", {}},
+                                           {15, "Q8_K", {}},
+                                           {16, "IQ2_XXS", {}},
+                                           {17, "IQ2_XS", {}},
+                                           {18, "IQ3_XXS", {}},
+                                           {19, "IQ1_S", {}},
+                                           {20, "IQ4_NL", {}},
+                                           {21, "IQ3_S", {}},
+                                           {22, "IQ2_S", {}},
+                                           {23, "IQ4_XS", {}},
+                                           {24, "I8", {}},
+                                           {25, "I16", {}},
+                                           {26, "I32", {}},
+                                           {27, "I64", {}},
+                                           {28, "F64", {}},
+                                           {29, "IQ1_M", {}},
+                                           {30, "BF16", DType::kBF16},
+                                           {34, "TQ1_0", {}},
+                                           {35, "TQ2_0", {}},
+                                           {39, "MXFP4", {}},
+                                           {40, "NVFP4", {}}};
 
 uint64_t little_endian(std::span<const std::byte> bytes) {
   uint64_t value = 0;
@@ -60,7 +94,10 @@ uint64_t little_endian(std::span<const std::byte> bytes) {
 std::optional<int64_t> integer_of(GgufType type, std::span<const std::byte> bytes) {
   const uint64_t raw = little_endian(bytes);
   switch (type) {
-    case GgufType::kU8: case GgufType::kU16: case GgufType::kU32: case GgufType::kU64: return checked_cast<int64_t>(raw);
+    case GgufType::kU8:
+    case GgufType::kU16:
+    case GgufType::kU32:
+    case GgufType::kU64: return checked_cast<int64_t>(raw);
     case GgufType::kI8: return static_cast<int8_t>(raw);
     case GgufType::kI16: return static_cast<int16_t>(raw);
     case GgufType::kI32: return static_cast<int32_t>(raw);
@@ -94,8 +131,8 @@ class GgufParser {
 
   Result<std::span<const std::byte>> take(uint64_t bytes, const char* what) {
     if (bytes > left()) {
-      return fail(std::string(what) + " at byte " + std::to_string(at_) + " needs " + std::to_string(bytes) + " bytes, but only " +
-                  std::to_string(left()) + " are left" + std::string(kDamaged));
+      return fail(std::string(what) + " at byte " + std::to_string(at_) + " needs " + std::to_string(bytes) +
+                  " bytes, but only " + std::to_string(left()) + " are left" + std::string(kDamaged));
     }
     const auto span = file_.subspan(at_, bytes);
     at_ += bytes;
@@ -139,14 +176,18 @@ class GgufParser {
 Status GgufParser::read_header() {
   HB_ASSIGN(const auto magic, take(4, "the magic number"));
   if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-    return fail("starts with " + quote({reinterpret_cast<const char*>(magic.data()), 4}) + ", expected 'GGUF'; this is not a GGUF file");
+    return fail("starts with " + quote({reinterpret_cast<const char*>(magic.data()), 4}) +
+                ", expected 'GGUF'; this is not a GGUF file");
   }
   HB_ASSIGN(out_.version_, take_u32("the version"));
   if (out_.version_ == 0x02000000 || out_.version_ == 0x03000000) {
-    return unsupported(out_.name_ + ": is a big-endian GGUF file, expected little-endian; convert it with gguf-py's gguf-convert-endian");
+    return unsupported(
+        out_.name_ +
+        ": is a big-endian GGUF file, expected little-endian; convert it with gguf-py's gguf-convert-endian");
   }
   if (out_.version_ != 2 && out_.version_ != 3) {
-    return unsupported(out_.name_ + ": has GGUF version " + std::to_string(out_.version_) + ", supported: 2 and 3; convert the model again");
+    return unsupported(out_.name_ + ": has GGUF version " + std::to_string(out_.version_) +
+                       ", supported: 2 and 3; convert the model again");
   }
   HB_ASSIGN(tensor_count_, take_u64("the tensor count"));
   HB_ASSIGN(key_count_, take_u64("the metadata count"));
@@ -154,7 +195,8 @@ Status GgufParser::read_header() {
   constexpr uint64_t kMinKey = 8 + 4 + 1, kMinTensor = 8 + 4 + 4 + 8;
   if (key_count_ > left() / kMinKey || tensor_count_ > left() / kMinTensor) {
     return fail("says it has " + std::to_string(tensor_count_) + " tensors and " + std::to_string(key_count_) +
-                " metadata keys, more than its " + std::to_string(file_.size()) + " bytes can hold" + std::string(kDamaged));
+                " metadata keys, more than its " + std::to_string(file_.size()) + " bytes can hold" +
+                std::string(kDamaged));
   }
   return {};
 }
@@ -181,8 +223,8 @@ Result<GgufValue> GgufParser::read_value(std::string_view key) {
   } else {
     HB_ASSIGN(value.bytes, take(element_bytes(value.type), "a metadata value"));
     if (value.type == GgufType::kBool && static_cast<uint8_t>(value.bytes[0]) > 1) {
-      return fail("metadata key " + quote(key) + " is a bool with the byte " + std::to_string(static_cast<int>(value.bytes[0])) +
-                  ", expected 0 or 1" + std::string(kDamaged));
+      return fail("metadata key " + quote(key) + " is a bool with the byte " +
+                  std::to_string(static_cast<int>(value.bytes[0])) + ", expected 0 or 1" + std::string(kDamaged));
     }
   }
   return value;
@@ -191,7 +233,8 @@ Result<GgufValue> GgufParser::read_value(std::string_view key) {
 Status GgufParser::read_array(std::string_view key, GgufValue& value) {
   HB_ASSIGN(const uint32_t type, take_u32("an array's type"));
   if (type > static_cast<uint32_t>(GgufType::kF64) || type == static_cast<uint32_t>(GgufType::kArray)) {
-    return fail("metadata key " + quote(key) + " is an array of type " + std::to_string(type) + ", expected numbers, bools or strings");
+    return fail("metadata key " + quote(key) + " is an array of type " + std::to_string(type) +
+                ", expected numbers, bools or strings");
   }
   value.type = static_cast<GgufType>(type);
   value.array = true;
@@ -199,15 +242,16 @@ Status GgufParser::read_array(std::string_view key, GgufValue& value) {
   if (value.type != GgufType::kString) {
     const auto bytes = checked_mul(value.count, element_bytes(value.type));
     if (!bytes || *bytes > left()) {
-      return fail("metadata key " + quote(key) + " is an array of " + std::to_string(value.count) + " " + type_name(value.type) +
-                  ", more than the " + std::to_string(left()) + " bytes left" + std::string(kDamaged));
+      return fail("metadata key " + quote(key) + " is an array of " + std::to_string(value.count) + " " +
+                  type_name(value.type) + ", more than the " + std::to_string(left()) + " bytes left" +
+                  std::string(kDamaged));
     }
     HB_ASSIGN(value.bytes, take(*bytes, "an array"));
     return {};
   }
   if (value.count > left() / 8) {
-    return fail("metadata key " + quote(key) + " is an array of " + std::to_string(value.count) + " strings, more than the " +
-                std::to_string(left()) + " bytes left can hold" + std::string(kDamaged));
+    return fail("metadata key " + quote(key) + " is an array of " + std::to_string(value.count) +
+                " strings, more than the " + std::to_string(left()) + " bytes left can hold" + std::string(kDamaged));
   }
   const uint64_t begin = at_;
   for (uint64_t i = 0; i < value.count; ++i) HB_TRY(take_string(UINT64_MAX, "a string of a metadata array").status());
@@ -230,7 +274,8 @@ Status GgufParser::read_tensor_info() {
   if (!tensor_names_.emplace(name).second) return fail("tensor " + quote(name) + " appears twice");
   const auto broken = [&](const std::string& text) { return fail("tensor " + quote(name) + ": " + text); };
   HB_ASSIGN(const uint32_t rank, take_u32("a tensor's rank"));
-  if (rank > kMaxRank) return broken("has " + std::to_string(rank) + " dimensions, expected at most 4" + std::string(kDamaged));
+  if (rank > kMaxRank)
+    return broken("has " + std::to_string(rank) + " dimensions, expected at most 4" + std::string(kDamaged));
   GgufTensor tensor;
   tensor.name = std::string(name);
   for (uint32_t i = 0; i < rank; ++i) {
@@ -241,11 +286,14 @@ Status GgufParser::read_tensor_info() {
   }
   HB_ASSIGN(const uint32_t type, take_u32("a tensor's type"));
   HB_ASSIGN(tensor.begin, take_u64("a tensor's offset"));
-  const auto* known = std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes), [&](const auto& t) { return t.id == type; });
-  if (known == std::end(kTensorTypes)) return broken("has the unknown element type " + std::to_string(type) + std::string(kDamaged));
+  const auto* known =
+      std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes), [&](const auto& t) { return t.id == type; });
+  if (known == std::end(kTensorTypes))
+    return broken("has the unknown element type " + std::to_string(type) + std::string(kDamaged));
   if (!known->dtype) {
     return unsupported(out_.name_ + ": tensor " + quote(name) + " has element type " + known->name +
-                       ", which is not supported yet; supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0; use a BF16 or Q8_0 file of the model");
+                       ", which is not supported yet; supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0; use a BF16 or Q8_0 "
+                       "file of the model");
   }
   tensor.dtype = *known->dtype;
   const auto elements = tensor.shape.elements();
@@ -253,8 +301,10 @@ Status GgufParser::read_tensor_info() {
   const uint32_t block = dtype_info(tensor.dtype).block;
   const int64_t row = rank == 0 ? 1 : tensor.shape.dims.back();
   if (!bytes || row % block != 0) {
-    return broken("has shape " + tensor.shape.text() + ", which " + (bytes ? "has no whole " + std::to_string(block) + "-element blocks in its rows"
-                                                                           : std::string("is too large or no whole number of blocks")) + std::string(kDamaged));
+    return broken("has shape " + tensor.shape.text() + ", which " +
+                  (bytes ? "has no whole " + std::to_string(block) + "-element blocks in its rows"
+                         : std::string("is too large or no whole number of blocks")) +
+                  std::string(kDamaged));
   }
   tensor.bytes = *bytes;
   out_.tensors_.push_back(std::move(tensor));
@@ -271,12 +321,13 @@ Status GgufParser::place_tensors() {
     const auto begin = checked_add(data_begin, offset);
     const auto end = begin ? checked_add(*begin, tensor.bytes) : std::nullopt;
     if (offset % alignment_ != 0) {
-      return fail("tensor " + quote(tensor.name) + ": its offset " + std::to_string(offset) + " is no multiple of the alignment " +
-                  std::to_string(alignment_) + std::string(kDamaged));
+      return fail("tensor " + quote(tensor.name) + ": its offset " + std::to_string(offset) +
+                  " is no multiple of the alignment " + std::to_string(alignment_) + std::string(kDamaged));
     }
     if (!end || *end > file_.size()) {
       return fail("tensor " + quote(tensor.name) + ": its " + std::to_string(tensor.bytes) + " bytes at offset " +
-                  std::to_string(offset) + " reach beyond the file of " + std::to_string(file_.size()) + " bytes" + std::string(kDamaged));
+                  std::to_string(offset) + " reach beyond the file of " + std::to_string(file_.size()) + " bytes" +
+                  std::string(kDamaged));
     }
     tensor.begin = *begin;
     by_offset.push_back(&tensor);
@@ -285,7 +336,8 @@ Status GgufParser::place_tensors() {
   for (size_t i = 1; i < by_offset.size(); ++i) {
     const GgufTensor& before = *by_offset[i - 1];
     if (before.begin + before.bytes > by_offset[i]->begin) {
-      return fail("tensors " + quote(before.name) + " and " + quote(by_offset[i]->name) + " overlap" + std::string(kDamaged));
+      return fail("tensors " + quote(before.name) + " and " + quote(by_offset[i]->name) + " overlap" +
+                  std::string(kDamaged));
     }
   }
   return {};
@@ -312,12 +364,13 @@ Result<std::optional<int64_t>> GgufFile::integer(std::string_view key, int64_t m
   const GgufValue* value = find(key);
   if (value == nullptr) return std::optional<int64_t>();
   if (value->array || !is_integer(value->type)) {
-    return error(key, std::string("is ") + (value->array ? "an array" : type_name(value->type)) + ", expected an integer");
+    return error(key,
+                 std::string("is ") + (value->array ? "an array" : type_name(value->type)) + ", expected an integer");
   }
   const auto number = integer_of(value->type, value->bytes);
   if (!number || *number < min || *number > max) {
-    return error(key, "is " + (number ? std::to_string(*number) : std::to_string(little_endian(value->bytes))) + ", expected " +
-                          std::to_string(min) + " to " + std::to_string(max));
+    return error(key, "is " + (number ? std::to_string(*number) : std::to_string(little_endian(value->bytes))) +
+                          ", expected " + std::to_string(min) + " to " + std::to_string(max));
   }
   return number;
 }
@@ -351,7 +404,8 @@ Result<std::optional<std::string_view>> GgufFile::string(std::string_view key) c
   const GgufValue* value = find(key);
   if (value == nullptr) return std::optional<std::string_view>();
   if (value->array || value->type != GgufType::kString) {
-    return error(key, std::string("is ") + (value->array ? "an array" : type_name(value->type)) + ", expected a string");
+    return error(key,
+                 std::string("is ") + (value->array ? "an array" : type_name(value->type)) + ", expected a string");
   }
   return std::optional<std::string_view>({reinterpret_cast<const char*>(value->bytes.data()), value->bytes.size()});
 }
@@ -361,7 +415,8 @@ Result<std::vector<std::string_view>> GgufFile::strings(std::string_view key) co
   const GgufValue* value = find(key);
   if (value == nullptr) return out;
   if (!value->array || value->type != GgufType::kString) {
-    return error(key, std::string("is ") + (value->array ? "an array of " : "") + type_name(value->type) + ", expected an array of strings");
+    return error(key, std::string("is ") + (value->array ? "an array of " : "") + type_name(value->type) +
+                          ", expected an array of strings");
   }
   out.reserve(value->count);  // the parser has seen each of them
   std::span<const std::byte> rest = value->bytes;
@@ -377,7 +432,8 @@ Result<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
   std::vector<int64_t> out;
   const GgufValue* value = find(key);
   if (value == nullptr) return out;
-  if (!is_integer(value->type)) return error(key, std::string("holds ") + type_name(value->type) + ", expected integers");
+  if (!is_integer(value->type))
+    return error(key, std::string("holds ") + type_name(value->type) + ", expected integers");
   const uint64_t size = element_bytes(value->type);
   out.reserve(value->count);
   for (uint64_t i = 0; i < value->count; ++i) {

@@ -21,9 +21,7 @@
 
 namespace halfbyte {
 
-enum class GgufType : uint32_t {
-  kU8 = 0, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64
-};
+enum class GgufType : uint32_t { kU8 = 0, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
 // A metadata value, still as bytes of the file. An array holds `count` elements of type `type`.
 struct GgufValue {

@@ -31,7 +31,8 @@ class ArchKeys {
 
   Status require(const char* name, int64_t min, int64_t max, int64_t& out) const {
     HB_ASSIGN(const auto value, file_.integer(key(name), min, max));
-    if (!value) return invalid_data(file_.name() + ": has no metadata key " + quote(key(name)) + "; convert the model again");
+    if (!value)
+      return invalid_data(file_.name() + ": has no metadata key " + quote(key(name)) + "; convert the model again");
     out = *value;
     return {};
   }
@@ -44,7 +45,8 @@ class ArchKeys {
     HB_ASSIGN(const auto value, file_.number(key(name)));
     if (!value) return {};
     if (*value < min || *value > max) {
-      return file_.error(key(name), "is " + number_text(*value) + ", expected " + number_text(min) + " to " + number_text(max));
+      return file_.error(key(name),
+                         "is " + number_text(*value) + ", expected " + number_text(min) + " to " + number_text(max));
     }
     out = decimal_of(*value);
     return {};
@@ -70,7 +72,9 @@ Status read_heads(const GgufFile& file, const std::string& key, int64_t& out) {
       return file.error(key, "is " + std::to_string(value) + ", expected 1 to " + std::to_string(kMaxHeads));
     }
     if (value != values.front()) {
-      return unsupported(file.error(key, "differs between layers, which is not supported; expected one number for all layers").message());
+      return unsupported(
+          file.error(key, "differs between layers, which is not supported; expected one number for all layers")
+              .message());
     }
     out = value;
   }
@@ -79,7 +83,8 @@ Status read_heads(const GgufFile& file, const std::string& key, int64_t& out) {
 
 // The factors of transformers' llama3 rule (modeling_rope_utils._compute_llama3_parameters), as llama.cpp stores them.
 double llama3_factor(const HfConfig& config, const RopeFacts& rope, int64_t i) {
-  const double inverse = std::pow(config.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
+  const double inverse =
+      std::pow(config.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
   const double wavelength = 2 * M_PI / inverse;
   const auto context = static_cast<double>(rope.original_max_position);
   if (wavelength < context / rope.high_freq_factor) return 1.0;
@@ -88,8 +93,8 @@ double llama3_factor(const HfConfig& config, const RopeFacts& rope, int64_t i) {
   return 1.0 / ((1.0 - smooth) / rope.factor + smooth);
 }
 
-// Llama 3.1 to 3.3 all use low 1, high 4 and 8192 positions, with factor 8 or 32: if that rule gives the file's factors, it
-// is named, so that the configuration can be written as a config.json again.
+// Llama 3.1 to 3.3 all use low 1, high 4 and 8192 positions, with factor 8 or 32: if that rule gives the file's
+// factors, it is named, so that the configuration can be written as a config.json again.
 void name_llama3_rule(HfConfig& config) {
   RopeFacts& rope = config.rope;
   RopeFacts guess = rope;
@@ -117,7 +122,9 @@ Status read_scaling(const GgufFile& file, const ArchKeys& keys, HfConfig& config
     double value = 1.0;
     HB_TRY(keys.number(name, -1e6, 1e6, value));
     if (value != 1.0) {
-      return unsupported(file.error(keys.key(name), "is " + number_text(value) + ", which is not supported; expected 1 or no such key").message());
+      return unsupported(
+          file.error(keys.key(name), "is " + number_text(value) + ", which is not supported; expected 1 or no such key")
+              .message());
     }
   }
   if (!type || *type == "none") {
@@ -129,9 +136,12 @@ Status read_scaling(const GgufFile& file, const ArchKeys& keys, HfConfig& config
     HB_TRY(keys.number("rope.scaling.yarn_beta_fast", 1e-3, 1e6, rope.beta_fast));
     HB_TRY(keys.number("rope.scaling.yarn_beta_slow", 1e-3, 1e6, rope.beta_slow));
   } else {
-    return unsupported(file.error(keys.key("rope.scaling.type"), "is " + quote(*type) + ", which is not supported; supported: none, linear, yarn").message());
+    return unsupported(file.error(keys.key("rope.scaling.type"),
+                                  "is " + quote(*type) + ", which is not supported; supported: none, linear, yarn")
+                           .message());
   }
-  if (rope.factor < 1.0) return file.error(keys.key("rope.scaling.factor"), "is " + number_text(rope.factor) + ", expected at least 1");
+  if (rope.factor < 1.0)
+    return file.error(keys.key("rope.scaling.factor"), "is " + number_text(rope.factor) + ", expected at least 1");
   return {};
 }
 
@@ -140,8 +150,11 @@ Status read_rope(const GgufFile& file, const ArchKeys& keys, std::vector<float> 
   int64_t rotated = config.head_dim;
   HB_TRY(keys.optional("rope.dimension_count", 1, kMaxHeadDim, rotated));
   if (rotated != config.head_dim) {
-    return unsupported(file.error(keys.key("rope.dimension_count"), "is " + std::to_string(rotated) + ", which is not supported; expected the head size " +
-                                  std::to_string(config.head_dim)).message());
+    return unsupported(
+        file.error(keys.key("rope.dimension_count"), "is " + std::to_string(rotated) +
+                                                         ", which is not supported; expected the head size " +
+                                                         std::to_string(config.head_dim))
+            .message());
   }
   HB_TRY(read_scaling(file, keys, config));
   if (rope_freqs.empty()) return {};
@@ -151,12 +164,13 @@ Status read_rope(const GgufFile& file, const ArchKeys& keys, std::vector<float> 
   }
   for (size_t i = 0; i < rope_freqs.size(); ++i) {
     if (!(rope_freqs[i] >= 1e-6f && rope_freqs[i] <= 1e6f)) {
-      return invalid_data(file.name() + ": tensor 'rope_freqs.weight' has the value " + number_text(rope_freqs[i]) + " at index " +
-                          std::to_string(i) + ", expected a factor from 1e-6 to 1e6");
+      return invalid_data(file.name() + ": tensor 'rope_freqs.weight' has the value " + number_text(rope_freqs[i]) +
+                          " at index " + std::to_string(i) + ", expected a factor from 1e-6 to 1e6");
     }
   }
   if (config.rope.kind != RopeKind::kDefault) {
-    return unsupported(file.name() + ": has both a rope_freqs tensor and rope scaling " + quote(name_of(config.rope.kind)) + ", which is not supported");
+    return unsupported(file.name() + ": has both a rope_freqs tensor and rope scaling " +
+                       quote(name_of(config.rope.kind)) + ", which is not supported");
   }
   config.rope.frequency_factors = std::move(rope_freqs);
   name_llama3_rule(config);
@@ -164,9 +178,12 @@ Status read_rope(const GgufFile& file, const ArchKeys& keys, std::vector<float> 
 }
 
 Status read_vocab_size(const GgufFile& file, const ArchKeys& keys, int64_t& out) {
-  if (const GgufTensor* embedding = find_tensor(file, "token_embd.weight"); embedding != nullptr && embedding->shape.rank() == 2) {
+  if (const GgufTensor* embedding = find_tensor(file, "token_embd.weight");
+      embedding != nullptr && embedding->shape.rank() == 2) {
     out = embedding->shape[0];
-    if (out > kMaxVocab) return invalid_data(file.name() + ": tensor 'token_embd.weight' has " + std::to_string(out) + " rows, expected at most " + std::to_string(kMaxVocab));
+    if (out > kMaxVocab)
+      return invalid_data(file.name() + ": tensor 'token_embd.weight' has " + std::to_string(out) +
+                          " rows, expected at most " + std::to_string(kMaxVocab));
     return {};
   }
   HB_ASSIGN(const auto tokens, file.strings("tokenizer.ggml.tokens"));
@@ -183,7 +200,8 @@ Result<std::optional<int64_t>> read_token_id(const GgufFile& file, const char* k
 // Config is HfConfig or GenerationConfig. Ids are compared with the vocabulary by check_config.
 template <class Config>
 Status read_special_tokens(const GgufFile& file, Config& config) {
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+  for (const char* key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     HB_ASSIGN(const auto id, read_token_id(file, key));
     auto& ids = config.eos_token_ids;
     if (id && std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(*id);
@@ -223,7 +241,9 @@ Result<HfConfig> gguf_config(const GgufFile& file, std::vector<float> rope_freqs
   HB_TRY(keys.require("block_count", 1, kMaxLayers, config.num_layers));
   HB_TRY(keys.require("context_length", 1, kMaxPositions, config.max_position_embeddings));
   HB_TRY(read_heads(file, keys.key("attention.head_count"), config.num_heads));
-  if (config.num_heads == 0) return invalid_data(file.name() + ": has no metadata key " + quote(keys.key("attention.head_count")) + "; convert the model again");
+  if (config.num_heads == 0)
+    return invalid_data(file.name() + ": has no metadata key " + quote(keys.key("attention.head_count")) +
+                        "; convert the model again");
   config.num_kv_heads = config.num_heads;
   HB_TRY(read_heads(file, keys.key("attention.head_count_kv"), config.num_kv_heads));
   HB_TRY(keys.optional("attention.key_length", 1, kMaxHeadDim, config.head_dim));
@@ -236,14 +256,18 @@ Result<HfConfig> gguf_config(const GgufFile& file, std::vector<float> rope_freqs
   int64_t experts = 0;
   HB_TRY(keys.optional("expert_count", 0, INT32_MAX, experts));
   if (experts > 0) {
-    return unsupported(file.name() + ": is a mixture of " + std::to_string(experts) + " experts, which is not supported; use a dense model");
+    return unsupported(file.name() + ": is a mixture of " + std::to_string(experts) +
+                       " experts, which is not supported; use a dense model");
   }
   HB_TRY(check_config(config));
   int64_t value_length = config.head_dim;
   HB_TRY(keys.optional("attention.value_length", 1, kMaxHeadDim, value_length));
   if (value_length != config.head_dim) {
-    return unsupported(file.error(keys.key("attention.value_length"), "is " + std::to_string(value_length) +
-                                  ", which is not supported; expected the head size " + std::to_string(config.head_dim)).message());
+    return unsupported(
+        file.error(keys.key("attention.value_length"), "is " + std::to_string(value_length) +
+                                                           ", which is not supported; expected the head size " +
+                                                           std::to_string(config.head_dim))
+            .message());
   }
   HB_TRY(read_rope(file, keys, std::move(rope_freqs), config));
   HB_TRY(check_config(config));

@@ -21,22 +21,24 @@ constexpr std::pair<std::string_view, std::string_view> kModelParts[] = {
     {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
 
 constexpr std::pair<std::string_view, std::string_view> kLayerParts[] = {
-    {"attn_norm", "input_layernorm"},        {"ffn_norm", "post_attention_layernorm"},
-    {"attn_q", "self_attn.q_proj"},          {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},          {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},     {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_gate", "mlp.gate_proj"},           {"ffn_up", "mlp.up_proj"},
+    {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
+    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"}};
 
 template <size_t N>
-std::optional<std::string_view> lookup(const std::pair<std::string_view, std::string_view> (&table)[N], std::string_view key) {
+std::optional<std::string_view> lookup(const std::pair<std::string_view, std::string_view> (&table)[N],
+                                       std::string_view key) {
   for (const auto& [from, to] : table) {
     if (from == key) return to;
   }
   return std::nullopt;
 }
 
-// "blk.12.attn_q.weight" -> "model.layers.12.self_attn.q_proj.weight"; nothing for a name outside the three architectures.
+// "blk.12.attn_q.weight" -> "model.layers.12.self_attn.q_proj.weight"; nothing for a name outside the three
+// architectures.
 std::optional<std::string> hugging_face_name(std::string_view name, int64_t layers) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return std::nullopt;
@@ -50,7 +52,8 @@ std::optional<std::string> hugging_face_name(std::string_view name, int64_t laye
   int64_t layer = -1;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
   const auto digits = static_cast<size_t>(end - rest.data());
-  if (failure != std::errc() || layer < 0 || layer >= layers || digits >= rest.size() || rest[digits] != '.') return std::nullopt;
+  if (failure != std::errc() || layer < 0 || layer >= layers || digits >= rest.size() || rest[digits] != '.')
+    return std::nullopt;
   if (std::to_string(layer) != rest.substr(0, digits)) return std::nullopt;  // "00" would be a second name for layer 0
   const auto to = lookup(kLayerParts, rest.substr(digits + 1));
   if (!to) return std::nullopt;
@@ -85,7 +88,8 @@ Status check_whole(const GgufFile& file) {
     return unsupported(file.name() + ": is one of " + std::to_string(*parts) +
                        " parts of a split GGUF file, which is not supported; join them with llama-gguf-split --merge");
   }
-  if (file.tensors().empty()) return invalid_data(file.name() + ": holds no tensors (a vocabulary only?); expected a whole model");
+  if (file.tensors().empty())
+    return invalid_data(file.name() + ": holds no tensors (a vocabulary only?); expected a whole model");
   return {};
 }
 
@@ -106,8 +110,9 @@ Result<GgufModel> open_gguf(const std::string& path) {
     if (tensor.name == kRopeFreqs) continue;  // part of the configuration
     const auto name = hugging_face_name(tensor.name, model.config.num_layers);
     if (!name) {
-      return unsupported(file.name() + ": tensor " + quote(tensor.name) + " is not part of a " + model.config.model_type +
-                         " model of " + std::to_string(model.config.num_layers) + " layers as Halfbyte knows it");
+      return unsupported(file.name() + ": tensor " + quote(tensor.name) + " is not part of a " +
+                         model.config.model_type + " model of " + std::to_string(model.config.num_layers) +
+                         " layers as Halfbyte knows it");
     }
     MappedTensor out;
     out.info = {*name, tensor.name, tensor.dtype, tensor.shape, tensor.bytes};

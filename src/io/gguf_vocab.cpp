@@ -26,14 +26,18 @@ Status read_id(const GgufFile& file, const char* key, size_t vocab, std::optiona
 }
 
 // Converters fill a vocabulary up to the embedding's rows with "[PAD151936]"; such ids have no text.
-bool is_padding(std::string_view text, size_t id) { return text == "[PAD" + std::to_string(id) + "]"; }
+bool is_padding(std::string_view text, size_t id) {
+  return text == "[PAD" + std::to_string(id) + "]";
+}
 
 void sort_tokens(const std::vector<int64_t>& types, GgufVocab& vocab) {
   const std::array special = {vocab.bos, vocab.eos, vocab.eot, vocab.unk, vocab.pad};
   for (size_t id = 0; id < vocab.tokens.size(); ++id) {
     std::string& text = vocab.tokens[id];
     int64_t type = types.empty() ? int64_t{kNormal} : types[id];
-    if (types.empty() && std::find(special.begin(), special.end(), std::optional(static_cast<int32_t>(id))) != special.end()) type = kControl;
+    if (types.empty() &&
+        std::find(special.begin(), special.end(), std::optional(static_cast<int32_t>(id))) != special.end())
+      type = kControl;
     if (type == kUnused || is_padding(text, id)) {
       text.clear();
       continue;
@@ -51,7 +55,8 @@ Status read_chat_templates(const GgufFile& file, std::vector<ChatTemplateText>& 
   for (const std::string_view name : names) {
     if (name == "default" && main) continue;
     HB_ASSIGN(const auto text, file.string("tokenizer.chat_template." + std::string(name)));
-    if (!text) return file.error("tokenizer.chat_templates", "names the template " + quote(name) + ", which is not there");
+    if (!text)
+      return file.error("tokenizer.chat_templates", "names the template " + quote(name) + ", which is not there");
     out.push_back({std::string(name), std::string(*text)});
   }
   return {};
@@ -63,7 +68,9 @@ Result<GgufVocab> gguf_vocab(const GgufFile& file) {
   HB_ASSIGN(const auto model, file.string("tokenizer.ggml.model"));
   if (!model) return not_found(file.name() + ": holds no vocabulary (no metadata key 'tokenizer.ggml.model')");
   if (*model != "gpt2") {
-    return unsupported(file.error("tokenizer.ggml.model", "is " + quote(*model) + ", which is not supported; supported: gpt2 (byte-level BPE)").message());
+    return unsupported(file.error("tokenizer.ggml.model",
+                                  "is " + quote(*model) + ", which is not supported; supported: gpt2 (byte-level BPE)")
+                           .message());
   }
   GgufVocab vocab;
   HB_ASSIGN(const auto pre, file.string("tokenizer.ggml.pre"));
@@ -72,9 +79,12 @@ Result<GgufVocab> gguf_vocab(const GgufFile& file) {
   HB_ASSIGN(const auto merges, file.strings("tokenizer.ggml.merges"));
   HB_ASSIGN(const auto types, file.integers("tokenizer.ggml.token_type"));
   if (tokens.empty()) return invalid_data(file.name() + ": has no tokens (metadata key 'tokenizer.ggml.tokens')");
-  if (tokens.size() > INT32_MAX) return file.error("tokenizer.ggml.tokens", "has " + std::to_string(tokens.size()) + " tokens, expected at most 2^31 - 1");
+  if (tokens.size() > INT32_MAX)
+    return file.error("tokenizer.ggml.tokens",
+                      "has " + std::to_string(tokens.size()) + " tokens, expected at most 2^31 - 1");
   if (!types.empty() && types.size() != tokens.size()) {
-    return file.error("tokenizer.ggml.token_type", "has " + std::to_string(types.size()) + " entries, but there are " + std::to_string(tokens.size()) + " tokens");
+    return file.error("tokenizer.ggml.token_type", "has " + std::to_string(types.size()) + " entries, but there are " +
+                                                       std::to_string(tokens.size()) + " tokens");
   }
   vocab.tokens.assign(tokens.begin(), tokens.end());
   vocab.merges.assign(merges.begin(), merges.end());
@@ -97,7 +107,9 @@ Result<TokenizerSource> gguf_tokenizer_source(const GgufFile& file) {
   HB_ASSIGN(source.vocab, gguf_vocab(file));
   HB_TRY(read_chat_templates(file, source.chat_templates));
   const GgufVocab& vocab = *source.vocab;
-  const auto text_of = [&](const std::optional<int32_t>& id) { return id ? vocab.tokens[static_cast<size_t>(*id)] : std::string(); };
+  const auto text_of = [&](const std::optional<int32_t>& id) {
+    return id ? vocab.tokens[static_cast<size_t>(*id)] : std::string();
+  };
   source.bos_token = text_of(vocab.bos);
   source.eos_token = text_of(vocab.eos);
   source.pad_token = text_of(vocab.pad);

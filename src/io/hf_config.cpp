@@ -14,19 +14,23 @@
 namespace halfbyte {
 namespace {
 
-constexpr std::array<ArchitectureName, 3> kSupported = {{
-    {"llama", "LlamaForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}}};
+constexpr std::array<ArchitectureName, 3> kSupported = {
+    {{"llama", "LlamaForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}}};
 
 constexpr int64_t kMaxTokenId = INT32_MAX;
 
 // Reads a member into `out` if it is there and not null.
 Status read_int(const JsonValue& object, std::string_view key, int64_t min, int64_t max, int64_t& out) {
-  if (const auto value = object.find_set(key)) { HB_ASSIGN(out, value->as_int(min, max)); }
+  if (const auto value = object.find_set(key)) {
+    HB_ASSIGN(out, value->as_int(min, max));
+  }
   return {};
 }
 
 Status read_int(const JsonValue& object, std::string_view key, int64_t min, int64_t max, std::optional<int64_t>& out) {
-  if (const auto value = object.find_set(key)) { HB_ASSIGN(out, value->as_int(min, max)); }
+  if (const auto value = object.find_set(key)) {
+    HB_ASSIGN(out, value->as_int(min, max));
+  }
   return {};
 }
 
@@ -47,13 +51,17 @@ Result<double> number_in(const JsonValue& value, double min, double max) {
 
 template <class T>  // double or std::optional<double>
 Status read_number(const JsonValue& object, std::string_view key, double min, double max, T& out) {
-  if (const auto value = object.find_set(key)) { HB_ASSIGN(out, number_in(*value, min, max)); }
+  if (const auto value = object.find_set(key)) {
+    HB_ASSIGN(out, number_in(*value, min, max));
+  }
   return {};
 }
 
 template <class T>  // bool or std::optional<bool>
 Status read_bool(const JsonValue& object, std::string_view key, T& out) {
-  if (const auto value = object.find_set(key)) { HB_ASSIGN(out, value->as_bool()); }
+  if (const auto value = object.find_set(key)) {
+    HB_ASSIGN(out, value->as_bool());
+  }
   return {};
 }
 
@@ -70,8 +78,11 @@ Status read_token_ids(const JsonValue& object, std::string_view key, std::vector
   const auto value = object.find_set(key);
   if (!value) return {};
   std::vector<JsonValue> items = {*value};
-  if (value->is_array()) { HB_ASSIGN(items, value->elements()); }
-  if (items.size() > 1000) return value->error("lists " + std::to_string(items.size()) + " token ids, expected at most 1000");
+  if (value->is_array()) {
+    HB_ASSIGN(items, value->elements());
+  }
+  if (items.size() > 1000)
+    return value->error("lists " + std::to_string(items.size()) + " token ids, expected at most 1000");
   for (const JsonValue& item : items) {
     HB_ASSIGN(const int64_t id, item.as_int(0, kMaxTokenId));
     out.push_back(id);
@@ -101,7 +112,8 @@ Status read_architecture(const JsonValue& root, HfConfig& config) {
     config.model_type = known.model_type;
     return {};
   }
-  return unsupported_architecture(config.file, config.architectures.empty() ? config.model_type : config.architectures.front());
+  return unsupported_architecture(config.file,
+                                  config.architectures.empty() ? config.model_type : config.architectures.front());
 }
 
 Status read_rope_rule(const JsonValue& rope, std::string_view kind, RopeFacts& out) {
@@ -134,10 +146,13 @@ Status read_rope_rule(const JsonValue& rope, std::string_view kind, RopeFacts& o
     HB_TRY(read_number(rope, "mscale_all_dim", 0.0, 1e6, out.mscale_all_dim));
     return read_bool(rope, "truncate", out.truncate);
   }
-  return unsupported(rope.error("has the rope type " + quote(kind) + ", which is not supported; supported: default, linear, llama3, yarn").message());
+  return unsupported(rope.error("has the rope type " + quote(kind) +
+                                ", which is not supported; supported: default, linear, llama3, yarn")
+                         .message());
 }
 
-// transformers 4: rope_theta and rope_scaling {rope_type or type, ...}; 5: rope_parameters {rope_type, rope_theta, ...}.
+// transformers 4: rope_theta and rope_scaling {rope_type or type, ...}; 5: rope_parameters {rope_type, rope_theta,
+// ...}.
 Status read_rope(const JsonValue& root, RopeFacts& out) {
   HB_TRY(read_number(root, "rope_theta", 1.0, 1e12, out.theta));
   HB_TRY(read_int(root, "original_max_position_embeddings", 1, kMaxPositions, out.original_max_position));
@@ -147,8 +162,11 @@ Status read_rope(const JsonValue& root, RopeFacts& out) {
   if (!rope) rope = root.find_set("rope_scaling");
   if (rope) {
     HB_ASSIGN(const auto members, rope->members());
-    if (!members.empty() && std::all_of(members.begin(), members.end(), [](const auto& m) { return m.second.is_object(); })) {
-      return unsupported(rope->error("gives one rope rule per layer type, which is not supported; expected one rule for all layers").message());
+    if (!members.empty() &&
+        std::all_of(members.begin(), members.end(), [](const auto& m) { return m.second.is_object(); })) {
+      return unsupported(
+          rope->error("gives one rope rule per layer type, which is not supported; expected one rule for all layers")
+              .message());
     }
     HB_TRY(read_number(*rope, "rope_theta", 1.0, 1e12, out.theta));
     HB_TRY(read_number(*rope, "partial_rotary_factor", 0.0, 1.0, partial));
@@ -158,7 +176,9 @@ Status read_rope(const JsonValue& root, RopeFacts& out) {
     HB_TRY(read_rope_rule(*rope, kind, out));
   }
   if (partial != 1.0) {
-    return unsupported(root.error("partial_rotary_factor is " + number_text(partial) + ", which is not supported; expected 1 (rope over the whole head)").message());
+    return unsupported(root.error("partial_rotary_factor is " + number_text(partial) +
+                                  ", which is not supported; expected 1 (rope over the whole head)")
+                           .message());
   }
   return {};
 }
@@ -172,7 +192,8 @@ Status read_sliding_window(const JsonValue& root, HfConfig& config) {
   if (const auto types = root.find_set("layer_types")) {
     HB_ASSIGN(const auto items, types->elements());
     if (items.size() != static_cast<uint64_t>(config.num_layers)) {
-      return types->error("lists " + std::to_string(items.size()) + " layers, num_hidden_layers is " + std::to_string(config.num_layers));
+      return types->error("lists " + std::to_string(items.size()) + " layers, num_hidden_layers is " +
+                          std::to_string(config.num_layers));
     }
     used = false;
     for (const JsonValue& item : items) {
@@ -181,7 +202,9 @@ Status read_sliding_window(const JsonValue& root, HfConfig& config) {
     }
   }
   if (!used) return {};
-  return unsupported(root.error("some layers use sliding-window or another attention, which is not supported; expected full attention in every layer").message());
+  return unsupported(root.error("some layers use sliding-window or another attention, which is not supported; expected "
+                                "full attention in every layer")
+                         .message());
 }
 
 Status read_sizes(const JsonValue& root, HfConfig& config) {
@@ -229,23 +252,27 @@ const char* name_of(RopeKind kind) {
   return "?";
 }
 
-std::vector<ArchitectureName> supported_architectures() { return {kSupported.begin(), kSupported.end()}; }
+std::vector<ArchitectureName> supported_architectures() {
+  return {kSupported.begin(), kSupported.end()};
+}
 
 Result<HfConfig> parse_hf_config(std::string_view json, const std::string& file) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(json, file));
+  HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(json), file));
   return parse_root(document->root(), file);
 }
 
 Result<HfConfig> read_hf_config(const std::string& folder) {
   HB_ASSIGN(const auto text, read_small_file(join_path(folder, "config.json")));
   if (!text) {
-    return not_found(folder + ": has no config.json; expected the folder of a Hugging Face model (config.json, model.safetensors, tokenizer.json)");
+    return not_found(folder +
+                     ": has no config.json; expected the folder of a Hugging Face model (config.json, "
+                     "model.safetensors, tokenizer.json)");
   }
   return parse_hf_config(*text, "config.json");
 }
 
 Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(json, file));
+  HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(json), file));
   const JsonValue root = document->root();
   if (!root.is_object()) return root.error("is not an object");
   GenerationConfig config;

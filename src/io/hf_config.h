@@ -20,13 +20,13 @@ const char* name_of(RopeKind kind);  // "default", "linear", "llama3", "yarn", a
 struct RopeFacts {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000.0;
-  double factor = 1.0;              // linear, llama3, yarn
-  int64_t original_max_position = 0;  // llama3, yarn; 0: max_position_embeddings
-  double low_freq_factor = 1.0;     // llama3
-  double high_freq_factor = 4.0;    // llama3
-  double beta_fast = 32.0;          // yarn
-  double beta_slow = 1.0;           // yarn
-  bool truncate = true;             // yarn: correction range rounded outwards to whole dimensions
+  double factor = 1.0;                           // linear, llama3, yarn
+  int64_t original_max_position = 0;             // llama3, yarn; 0: max_position_embeddings
+  double low_freq_factor = 1.0;                  // llama3
+  double high_freq_factor = 4.0;                 // llama3
+  double beta_fast = 32.0;                       // yarn
+  double beta_slow = 1.0;                        // yarn
+  bool truncate = true;                          // yarn: correction range rounded outwards to whole dimensions
   std::optional<double> attention_factor;        // yarn; none: 0.1 ln(factor) + 1, or from the two below
   std::optional<double> mscale, mscale_all_dim;  // yarn
   // A GGUF file's rope_freqs tensor, [head_dim / 2]: each inverse frequency is divided by its factor. Empty for other
@@ -35,20 +35,20 @@ struct RopeFacts {
 };
 
 struct HfConfig {
-  std::string file;                         // what messages call it: "config.json", "model.gguf"
-  std::string model_type;                   // "llama", "qwen2", "qwen3": one of supported_architectures()
-  std::vector<std::string> architectures;   // {"Qwen3ForCausalLM"}
+  std::string file;                        // what messages call it: "config.json", "model.gguf"
+  std::string model_type;                  // "llama", "qwen2", "qwen3": one of supported_architectures()
+  std::vector<std::string> architectures;  // {"Qwen3ForCausalLM"}
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_layers = 0;
   int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;                 // divides num_heads
-  int64_t head_dim = 0;                     // explicit, or hidden_size / num_heads; even
+  int64_t num_kv_heads = 0;  // divides num_heads
+  int64_t head_dim = 0;      // explicit, or hidden_size / num_heads; even
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   std::string hidden_act = "silu";
-  bool attention_bias = false;              // llama: q, k, v, o; qwen3: q, k, v, o; qwen2 always has q, k, v (never o)
+  bool attention_bias = false;  // llama: q, k, v, o; qwen3: q, k, v, o; qwen2 always has q, k, v (never o)
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
   RopeFacts rope;
@@ -56,8 +56,8 @@ struct HfConfig {
   std::optional<int64_t> sliding_window;
   bool use_sliding_window = false;
   std::optional<int64_t> bos_token_id, pad_token_id;
-  std::vector<int64_t> eos_token_ids;       // config.json gives an int or a list
-  std::string dtype;                        // "bfloat16": torch_dtype (transformers 4) or dtype (5); "" if absent
+  std::vector<int64_t> eos_token_ids;  // config.json gives an int or a list
+  std::string dtype;                   // "bfloat16": torch_dtype (transformers 4) or dtype (5); "" if absent
 };
 
 struct ArchitectureName {
@@ -66,8 +66,8 @@ struct ArchitectureName {
 };
 std::vector<ArchitectureName> supported_architectures();
 
-// kUnsupported for an architecture or option outside what Halfbyte runs (names it, lists what is supported); kInvalidData
-// for a missing, mistyped or out-of-range field. `file` is what messages call the document.
+// kUnsupported for an architecture or option outside what Halfbyte runs (names it, lists what is supported);
+// kInvalidData for a missing, mistyped or out-of-range field. `file` is what messages call the document.
 Result<HfConfig> parse_hf_config(std::string_view json, const std::string& file);
 // folder/config.json.
 Result<HfConfig> read_hf_config(const std::string& folder);

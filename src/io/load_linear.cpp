@@ -23,13 +23,18 @@ struct ForeignSuffix {
   std::string_view suffix;
   std::string_view scheme;
 };
-constexpr ForeignSuffix kForeign[] = {
-    {"weight_packed", "compressed-tensors"},    {"weight_global_scale", "compressed-tensors"},
-    {"input_global_scale", "compressed-tensors"}, {"pre_quant_scale", "AWQ (NVFP4_AWQ)"},
-    {"svdquant_lora_a", "NVFP4_SVD"},           {"svdquant_lora_b", "NVFP4_SVD"},
-    {"k_bias", "NVFP4_AFFINE KV cache"},        {"v_bias", "NVFP4_AFFINE KV cache"},
-    {"qweight", "GPTQ, AWQ or FP-Quant"},       {"qzeros", "GPTQ or AWQ"},
-    {"scales", "GPTQ, AWQ or FP-Quant"},        {"weight_scale_inv", "FP8 with blocks"}};
+constexpr ForeignSuffix kForeign[] = {{"weight_packed", "compressed-tensors"},
+                                      {"weight_global_scale", "compressed-tensors"},
+                                      {"input_global_scale", "compressed-tensors"},
+                                      {"pre_quant_scale", "AWQ (NVFP4_AWQ)"},
+                                      {"svdquant_lora_a", "NVFP4_SVD"},
+                                      {"svdquant_lora_b", "NVFP4_SVD"},
+                                      {"k_bias", "NVFP4_AFFINE KV cache"},
+                                      {"v_bias", "NVFP4_AFFINE KV cache"},
+                                      {"qweight", "GPTQ, AWQ or FP-Quant"},
+                                      {"qzeros", "GPTQ or AWQ"},
+                                      {"scales", "GPTQ, AWQ or FP-Quant"},
+                                      {"weight_scale_inv", "FP8 with blocks"}};
 
 Status unsupported_tensor(const TensorSource& source, const TensorInfo& tensor, const std::string& text) {
   return unsupported(source.error(tensor, text).message());
@@ -50,12 +55,15 @@ Status check_suffixes(const TensorSource& source, std::string_view module) {
     if (std::find(kKnownSuffixes.begin(), kKnownSuffixes.end(), suffix) != kKnownSuffixes.end()) continue;
     for (const ForeignSuffix& foreign : kForeign) {
       if (foreign.suffix == suffix) {
-        return unsupported_tensor(source, *it, "belongs to the scheme " + std::string(foreign.scheme) +
-                                                   ", which is not supported yet; supported: ModelOpt NVFP4 and W4A16_NVFP4");
+        return unsupported_tensor(source, *it,
+                                  "belongs to the scheme " + std::string(foreign.scheme) +
+                                      ", which is not supported yet; supported: ModelOpt NVFP4 and W4A16_NVFP4");
       }
     }
-    return source.error(*it, "is not a tensor of a linear layer that Halfbyte knows; expected one of weight, bias, weight_scale, "
-                             "weight_scale_2, input_scale; export the checkpoint again with a released ModelOpt");
+    return source.error(
+        *it,
+        "is not a tensor of a linear layer that Halfbyte knows; expected one of weight, bias, weight_scale, "
+        "weight_scale_2, input_scale; export the checkpoint again with a released ModelOpt");
   }
   return {};
 }
@@ -72,12 +80,16 @@ Status check_packed(const TensorSource& source, const std::string& module, Linea
   if (facts.tensor_scale == nullptr) {
     // MXFP4 keeps its scales as U8 and has no tensor scale.
     if (facts.block_scales->dtype == DType::kU8) {
-      return unsupported_tensor(source, weight, "has U8 block scales (MXFP4), which is not supported yet; supported: ModelOpt NVFP4 and W4A16_NVFP4");
+      return unsupported_tensor(
+          source, weight,
+          "has U8 block scales (MXFP4), which is not supported yet; supported: ModelOpt NVFP4 and W4A16_NVFP4");
     }
     return missing(source, weight, module + ".weight_scale_2", "is a packed U8 weight");
   }
   if (weight.shape.rank() != 2) {
-    return unsupported_tensor(source, weight, "is " + described(weight) + "; packed weights of other than 2 dimensions are not supported yet");
+    return unsupported_tensor(
+        source, weight,
+        "is " + described(weight) + "; packed weights of other than 2 dimensions are not supported yet");
   }
   facts.n = weight.shape[0];
   const auto k = checked_mul(static_cast<uint64_t>(weight.shape[1]), 2);
@@ -88,8 +100,9 @@ Status check_packed(const TensorSource& source, const std::string& module, Linea
   const TensorInfo& scales = *facts.block_scales;
   const Shape expected{{facts.n, facts.k / 16}};
   if (scales.dtype != DType::kF8E4M3 || scales.shape != expected) {
-    return source.error(scales, "is " + described(scales) + ", expected " + expected.text() + " F8_E4M3 for a weight of " +
-                                    Shape{{facts.n, facts.k}}.text() + "; export the checkpoint again");
+    return source.error(scales, "is " + described(scales) + ", expected " + expected.text() +
+                                    " F8_E4M3 for a weight of " + Shape{{facts.n, facts.k}}.text() +
+                                    "; export the checkpoint again");
   }
   return {};
 }
@@ -97,12 +110,13 @@ Status check_packed(const TensorSource& source, const std::string& module, Linea
 Status check_plain(const TensorSource& source, const std::string& module, LinearFacts& facts) {
   const TensorInfo& weight = *facts.weight;
   if (weight.dtype == DType::kF8E4M3 || weight.dtype == DType::kF8E5M2) {
-    return unsupported_tensor(source, weight, "is an FP8 weight, which is not supported yet; supported: BF16, F16, F32 and ModelOpt NVFP4");
+    return unsupported_tensor(
+        source, weight, "is an FP8 weight, which is not supported yet; supported: BF16, F16, F32 and ModelOpt NVFP4");
   }
   for (const TensorInfo* extra : {facts.block_scales, facts.tensor_scale, facts.input_scale}) {
     if (extra == nullptr) continue;
-    return source.error(*extra, "is a scale, but " + quote(module + ".weight") + " is not packed (" + described(weight) +
-                                    "); half a set: download or export the checkpoint again");
+    return source.error(*extra, "is a scale, but " + quote(module + ".weight") + " is not packed (" +
+                                    described(weight) + "); half a set: download or export the checkpoint again");
   }
   if (weight.shape.rank() != 2 || weight.shape[0] == 0 || weight.shape[1] == 0) {
     return source.error(weight, "is " + described(weight) + ", expected two dimensions [n, k]");
@@ -133,7 +147,9 @@ Result<float> read_scalar(const TensorSource& source, const TensorInfo& tensor) 
 Result<float> read_scale(const TensorSource& source, const TensorInfo& tensor) {
   HB_ASSIGN(const float value, read_scalar(source, tensor));
   if (!(value > 0.0f) || !std::isfinite(value) || !std::isfinite(1.0f / value)) {
-    return source.error(tensor, "is " + number_text(value) + ", expected a finite number above 0 whose reciprocal is finite; export the checkpoint again");
+    return source.error(
+        tensor, "is " + number_text(value) +
+                    ", expected a finite number above 0 whose reciprocal is finite; export the checkpoint again");
   }
   return value;
 }
@@ -146,8 +162,8 @@ bool is_zero_block(const std::byte* codes) {
 }
 
 struct ScaleScan {
-  uint64_t mended = 0;       // zero blocks whose scale is NaN or negative: 0 in the copy
-  bool any_codes = false;    // some block has a non-zero code
+  uint64_t mended = 0;     // zero blocks whose scale is NaN or negative: 0 in the copy
+  bool any_codes = false;  // some block has a non-zero code
 };
 
 // Looks at every scale byte; NaN and negative ones are allowed only where all codes are zero.
@@ -164,9 +180,11 @@ Result<ScaleScan> scan_scales(const TensorSource& source, const LinearFacts& fac
       continue;
     }
     const int64_t row = static_cast<int64_t>(i) / (facts.k / 16), block = static_cast<int64_t>(i) % (facts.k / 16);
-    return source.error(*facts.block_scales, "has a " + std::string(E4M3::is_nan_code(scale) ? "NaN" : "negative") + " scale (byte " +
-                                                 std::to_string(scale) + ") in row " + std::to_string(row) + ", block " + std::to_string(block) +
-                                                 ", whose codes are not zero; the checkpoint is damaged or was exported with a faulty tool: export it again");
+    return source.error(*facts.block_scales, "has a " + std::string(E4M3::is_nan_code(scale) ? "NaN" : "negative") +
+                                                 " scale (byte " + std::to_string(scale) + ") in row " +
+                                                 std::to_string(row) + ", block " + std::to_string(block) +
+                                                 ", whose codes are not zero; the checkpoint is damaged or was "
+                                                 "exported with a faulty tool: export it again");
   }
   return scan;
 }
@@ -175,7 +193,8 @@ Result<Buffer> allocate(const TensorSource& source, const TensorInfo& tensor, ui
   try {
     return Buffer::allocate(bytes);
   } catch (const std::bad_alloc&) {
-    return resource_exhausted(source.error(tensor, "needs " + std::to_string(bytes) + " bytes of memory, more than there is").message());
+    return resource_exhausted(
+        source.error(tensor, "needs " + std::to_string(bytes) + " bytes of memory, more than there is").message());
   }
 }
 
@@ -202,7 +221,9 @@ Result<QuantLinear> load_packed(const TensorSource& source, const LinearFacts& f
     HB_TRY(read_scalar(source, *facts.tensor_scale).status());
     out.tensor_scale = 1.0f;
   }
-  if (facts.input_scale != nullptr) { HB_ASSIGN(out.input_scale, read_scale(source, *facts.input_scale)); }
+  if (facts.input_scale != nullptr) {
+    HB_ASSIGN(out.input_scale, read_scale(source, *facts.input_scale));
+  }
   return out;
 }
 
@@ -238,7 +259,8 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
   facts.weight = source.find(name + ".weight");
   HB_TRY(check_suffixes(source, module));
   if (facts.weight == nullptr) {
-    return not_found(base_name(source.path()) + ": has no tensor " + quote(name + ".weight") + "; the model is incomplete or of another architecture");
+    return not_found(base_name(source.path()) + ": has no tensor " + quote(name + ".weight") +
+                     "; the model is incomplete or of another architecture");
   }
   facts.bias = source.find(name + ".bias");
   facts.block_scales = source.find(name + ".weight_scale");
@@ -259,7 +281,8 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
   HB_TRY(check_bias(source, facts));
   if (warnings != nullptr && facts.quant != listed) {
     const std::string file = quant.file.empty() ? "the configuration" : quant.file;
-    warnings->push_back(name + ": " + file + " says " + name_of(listed) + ", the tensors are " + name_of(facts.quant) + "; using the tensors");
+    warnings->push_back(name + ": " + file + " says " + name_of(listed) + ", the tensors are " + name_of(facts.quant) +
+                        "; using the tensors");
   }
   return facts;
 }
@@ -271,7 +294,9 @@ Result<QuantLinear> load_quant_linear(const TensorSource& source, const QuantCon
   out.name = std::string(module);
   out.n = facts.n;
   out.k = facts.k;
-  if (facts.bias != nullptr) { HB_ASSIGN(out.bias, read_all(source, *facts.bias)); }
+  if (facts.bias != nullptr) {
+    HB_ASSIGN(out.bias, read_all(source, *facts.bias));
+  }
   if (facts.quant == ModuleQuant::kNone) return load_plain(source, facts, std::move(out));
   return load_packed(source, facts, std::move(out));
 }

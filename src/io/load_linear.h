@@ -1,7 +1,8 @@
 // One linear layer out of a source, in the normal form. What the tensors are decides; the quantisation lists only warn.
 //
-// Recognised beside MODULE.weight: bias, weight_scale, weight_scale_2, input_scale, k_scale, v_scale. A tensor with another
-// suffix is an error that names it. Half a set (a U8 weight without scales, scales without a packed weight) is an error.
+// Recognised beside MODULE.weight: bias, weight_scale, weight_scale_2, input_scale, k_scale, v_scale. A tensor with
+// another suffix is an error that names it. Half a set (a U8 weight without scales, scales without a packed weight) is
+// an error.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
 
 // NVFP4: kNVFP4 with codes (and scales, unless one had to be mended) borrowed from the mapping.
 // Plain: BF16 stays kBF16 (borrowed when aligned); every other type becomes kF32, exactly.
-// Every scale is checked: NaN bytes over a zero block become 0, over codes they are an error with row and block; negative
-// scales, tensor scales that are not finite, positive and invertible are errors.
+// Every scale is checked: NaN bytes over a zero block become 0, over codes they are an error with row and block;
+// negative scales, tensor scales that are not finite, positive and invertible are errors.
 Result<QuantLinear> load_quant_linear(const TensorSource& source, const QuantConfig& quant, std::string_view module,
                                       std::vector<std::string>* warnings = nullptr);
 

@@ -25,7 +25,8 @@ Result<Location> locate_file(const std::string& path) {
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
   if (std::string_view(magic, 4) == "GGUF") return Location{Location::Kind::kGguf, "", {path}};
   if (path.ends_with(".safetensors")) return Location{Location::Kind::kSafetensors, parent_of(path), {path}};
-  if (path.ends_with(".safetensors.index.json")) return Location{Location::Kind::kIndexedSafetensors, parent_of(path), {path}};
+  if (path.ends_with(".safetensors.index.json"))
+    return Location{Location::Kind::kIndexedSafetensors, parent_of(path), {path}};
   if (path.ends_with("/config.json") || path == "config.json") return locate(parent_of(path));
   return invalid_data(path + ": is no model file: starts with " + quote({magic, 4}) +
                       "; expected a Hugging Face folder, a .gguf file (starts with 'GGUF') or a .safetensors file");
@@ -57,7 +58,8 @@ Result<Location> locate(const std::string& path) {
     return invalid_data(path + ": is neither a file nor a folder; expected a Hugging Face folder or a .gguf file");
   }
   // transformers' order: the single file before the index.
-  const std::string single = join_path(path, "model.safetensors"), index = join_path(path, "model.safetensors.index.json");
+  const std::string single = join_path(path, "model.safetensors"),
+                    index = join_path(path, "model.safetensors.index.json");
   if (is_file(single)) return Location{Location::Kind::kSafetensors, path, {single}};
   if (is_file(index)) return Location{Location::Kind::kIndexedSafetensors, path, {index}};
   std::vector<std::string> ggufs;
@@ -65,7 +67,8 @@ Result<Location> locate(const std::string& path) {
     if (name.ends_with(".gguf")) ggufs.push_back(name);
   }
   if (ggufs.size() > 1) {
-    return invalid_argument(path + ": holds " + std::to_string(ggufs.size()) + " GGUF files (" + listed(ggufs) + "); name one of them");
+    return invalid_argument(path + ": holds " + std::to_string(ggufs.size()) + " GGUF files (" + listed(ggufs) +
+                            "); name one of them");
   }
   if (ggufs.size() == 1) return Location{Location::Kind::kGguf, path, {join_path(path, ggufs[0])}};
   return Location{Location::Kind::kConfigOnly, path, {}};

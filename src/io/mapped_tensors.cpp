@@ -55,15 +55,19 @@ Result<std::span<const std::byte>> MappedTensors::bytes(const TensorInfo& tensor
   return files_[at.file]->bytes().subspan(at.begin, tensor.bytes);
 }
 
-std::shared_ptr<const void> MappedTensors::owner(const TensorInfo& tensor) const { return files_[place(tensor).file]; }
+std::shared_ptr<const void> MappedTensors::owner(const TensorInfo& tensor) const {
+  return files_[place(tensor).file];
+}
 
 Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const {
   const Place& at = place(tensor);
   const size_t rank = tensor.shape.rank();
-  if (rank > 2) return unsupported(error(tensor, "has shape " + tensor.shape.text() + ", expected rank 1 or 2").message());
+  if (rank > 2)
+    return unsupported(error(tensor, "has shape " + tensor.shape.text() + ", expected rank 1 or 2").message());
   if (!can_dequantize(tensor.dtype)) {
     return unsupported(error(tensor, "has element type " + std::string(dtype_info(tensor.dtype).name) +
-                                         ", expected F32, F16, BF16, F8_E4M3, Q4_0, Q4_1 or Q8_0").message());
+                                         ", expected F32, F16, BF16, F8_E4M3, Q4_0, Q4_1 or Q8_0")
+                           .message());
   }
   const int64_t total_rows = rank == 2 ? tensor.shape[0] : 1;
   const int64_t length = rank == 0 ? 1 : tensor.shape[rank - 1];
@@ -91,7 +95,8 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
 }
 
 Status MappedTensors::error(const TensorInfo& tensor, const std::string& text) const {
-  return invalid_data(base_name(files_[place(tensor).file]->path()) + ": tensor " + quote(tensor.file_name) + ": " + text);
+  return invalid_data(base_name(files_[place(tensor).file]->path()) + ": tensor " + quote(tensor.file_name) + ": " +
+                      text);
 }
 
 }  // namespace halfbyte

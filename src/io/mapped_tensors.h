@@ -17,8 +17,8 @@ struct MappedTensor {
   TensorInfo info;
   uint32_t file = 0;   // index into the files
   uint64_t begin = 0;  // byte in that file; begin + info.bytes lies in the file
-  // > 0: the rows of each of this many heads are stored interleaved, as GGUF keeps the q and k of the llama architecture:
-  // row (head, half, j) of the Hugging Face form is stored as row (head, j, half), half in {0, 1}.
+  // > 0: the rows of each of this many heads are stored interleaved, as GGUF keeps the q and k of the llama
+  // architecture: row (head, half, j) of the Hugging Face form is stored as row (head, j, half), half in {0, 1}.
   int64_t interleaved_heads = 0;
 };
 

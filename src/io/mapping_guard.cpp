@@ -1,7 +1,7 @@
 #include "io/mapping_guard.h"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 #include <atomic>
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace halfbyte {
 namespace {
 
-// Read by the signal handler: fixed size, no locks. An entry is live while `begin` is not 0; it is written under g_mutex,
-// `begin` last. A mapping beyond the table is merely not named in the message.
+// Read by the signal handler: fixed size, no locks. An entry is live while `begin` is not 0; it is written under
+// g_mutex, `begin` last. A mapping beyond the table is merely not named in the message.
 constexpr size_t kMaxMappings = 1024;
 constexpr size_t kMaxPath = 512;
 struct Entry {
@@ -69,7 +69,8 @@ void on_sigbus(int signal, siginfo_t* info, void* /*context*/) {
     if (begin == 0 || address < begin || address - begin >= entry.size.load()) continue;
     write_text("halfbyte: ");
     write_text(entry.path);
-    write_text(": the file became shorter, or its disk failed, while it was being read; restore the file and start again\n");
+    write_text(
+        ": the file became shorter, or its disk failed, while it was being read; restore the file and start again\n");
     _exit(2);
   }
   std::signal(signal, SIG_DFL);  // returning repeats the access, now with the default action

@@ -1,10 +1,11 @@
 // What happens when a model file shrinks while it is mapped.
 //
-// Policy: files are mapped read-only and every range is checked against the size at opening. POSIX offers no way to read a
-// mapping whose file another program has cut short: the access raises SIGBUS. A library must not install signal handlers
-// behind its host's back, so by default the process ends as it would for any other mapped file. Programs that own the
-// process (the halfbyte command) call install_mapping_guard(): then the process says which file shrank and exits with
-// code 2. Weights are repacked into memory at load, so a served model does not depend on its files after loading.
+// Policy: files are mapped read-only and every range is checked against the size at opening. POSIX offers no way to
+// read a mapping whose file another program has cut short: the access raises SIGBUS. A library must not install signal
+// handlers behind its host's back, so by default the process ends as it would for any other mapped file. Programs that
+// own the process (the halfbyte command) call install_mapping_guard(): then the process says which file shrank and
+// exits with code 2. Weights are repacked into memory at load, so a served model does not depend on its files after
+// loading.
 #pragma once
 
 #include <cstddef>

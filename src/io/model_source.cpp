@@ -26,7 +26,9 @@ Result<ModelSource> open_model_source(const std::string& path) {
   }
   source.folder = location.folder;
   // The configuration first: "this architecture is not supported" is the more useful message when both are wrong.
-  if (location.kind != Location::Kind::kConfigOnly) { HB_ASSIGN(source.config, read_hf_config(location.folder)); }
+  if (location.kind != Location::Kind::kConfigOnly) {
+    HB_ASSIGN(source.config, read_hf_config(location.folder));
+  }
   HB_ASSIGN(source.tensors, open_tensor_source(path));
   HB_ASSIGN(source.generation, read_generation_config(location.folder));
   HB_ASSIGN(source.quant, read_quant_config(location.folder));

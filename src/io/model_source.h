@@ -13,13 +13,13 @@
 namespace halfbyte {
 
 struct ModelSource {
-  std::string path;                 // as given
-  std::string folder;               // where the files lie ("" for a GGUF file)
+  std::string path;    // as given
+  std::string folder;  // where the files lie ("" for a GGUF file)
   std::shared_ptr<const TensorSource> tensors;
   HfConfig config;
   GenerationConfig generation;
   QuantConfig quant;
-  std::string kind() const;         // "Hugging Face folder", "ModelOpt NVFP4 folder", "GGUF v3"
+  std::string kind() const;  // "Hugging Face folder", "ModelOpt NVFP4 folder", "GGUF v3"
 };
 
 // The tokenizer is opened apart (open_tokenizer_source), so that a folder without one can still be inspected.

@@ -13,7 +13,8 @@
 namespace halfbyte {
 namespace {
 
-constexpr std::string_view kSupported = "; supported: ModelOpt NVFP4, W4A16_NVFP4, and MIXED_PRECISION made of these two";
+constexpr std::string_view kSupported =
+    "; supported: ModelOpt NVFP4, W4A16_NVFP4, and MIXED_PRECISION made of these two";
 
 Status unsupported_here(const JsonValue& where, const std::string& text) {
   return unsupported(where.error(text + ", which is not supported yet" + std::string(kSupported)).message());
@@ -38,7 +39,8 @@ Status read_group_size(const JsonValue& object, QuantConfig& config) {
   const auto value = object.find_set("group_size");
   if (!value) return {};
   HB_ASSIGN(config.group_size, value->as_int(1, 1 << 20));
-  if (config.group_size != 16) return unsupported_here(*value, "is " + std::to_string(config.group_size) + ", NVFP4 has 16");
+  if (config.group_size != 16)
+    return unsupported_here(*value, "is " + std::to_string(config.group_size) + ", NVFP4 has 16");
   return {};
 }
 
@@ -67,8 +69,12 @@ Status read_kv_cache(const JsonValue& section, QuantConfig& config) {
   }
   int64_t bits = 0;
   std::string_view type = "float";
-  if (const auto n = value->find_set("num_bits")) { HB_ASSIGN(bits, n->as_int(1, 64)); }
-  if (const auto t = value->find_set("type")) { HB_ASSIGN(type, t->as_string()); }
+  if (const auto n = value->find_set("num_bits")) {
+    HB_ASSIGN(bits, n->as_int(1, 64));
+  }
+  if (const auto t = value->find_set("type")) {
+    HB_ASSIGN(type, t->as_string());
+  }
   config.kv_cache = type == "float" && bits == 8 ? "FP8" : std::string(type) + std::to_string(bits);
   return {};
 }
@@ -87,17 +93,23 @@ Status read_producer(const JsonValue& section, QuantConfig& config) {
   const auto producer = section.find_set("producer");
   if (!producer || !producer->is_object()) return {};
   std::string_view name, version;
-  if (const auto n = producer->find_set("name")) { HB_ASSIGN(name, n->as_string()); }
-  if (const auto v = producer->find_set("version")) { HB_ASSIGN(version, v->as_string()); }
+  if (const auto n = producer->find_set("name")) {
+    HB_ASSIGN(name, n->as_string());
+  }
+  if (const auto v = producer->find_set("version")) {
+    HB_ASSIGN(version, v->as_string());
+  }
   config.producer = std::string(name) + (version.empty() ? "" : " " + std::string(version));
   config.substring_excludes = name == "modelopt" && is_old_modelopt(version);
   return {};
 }
 
-// One group of config_groups without a quant_algo beside it: {weights: {num_bits, type, group_size}, input_activations}.
+// One group of config_groups without a quant_algo beside it: {weights: {num_bits, type, group_size},
+// input_activations}.
 Result<std::string> algorithm_of_groups(const JsonValue& groups) {
   HB_ASSIGN(const auto members, groups.members());
-  if (members.size() != 1) return unsupported_here(groups, "has " + std::to_string(members.size()) + " groups and no quant_algo");
+  if (members.size() != 1)
+    return unsupported_here(groups, "has " + std::to_string(members.size()) + " groups and no quant_algo");
   const JsonValue group = members.front().second;
   HB_ASSIGN(const JsonValue weights, group.at("weights"));
   HB_ASSIGN(const JsonValue bits_value, weights.at("num_bits"));
@@ -105,9 +117,12 @@ Result<std::string> algorithm_of_groups(const JsonValue& groups) {
   HB_ASSIGN(const JsonValue type_value, weights.at("type"));
   HB_ASSIGN(const std::string_view type, type_value.as_string());
   int64_t size = 0;
-  if (const auto group_size = weights.find_set("group_size")) { HB_ASSIGN(size, group_size->as_int(1, 1 << 20)); }
+  if (const auto group_size = weights.find_set("group_size")) {
+    HB_ASSIGN(size, group_size->as_int(1, 1 << 20));
+  }
   if (bits != 4 || type != "float" || size != 16) {
-    return unsupported_here(weights, "has weights of " + std::to_string(bits) + " bits, type " + quote(type) + ", group size " + std::to_string(size));
+    return unsupported_here(weights, "has weights of " + std::to_string(bits) + " bits, type " + quote(type) +
+                                         ", group size " + std::to_string(size));
   }
   return std::string(group.find_set("input_activations") ? "NVFP4" : "W4A16_NVFP4");
 }
@@ -128,7 +143,9 @@ Result<QuantConfig> parse_section(const JsonValue& outer, const std::string& fil
   if (const auto algorithm = section.find_set("quant_algo")) {
     HB_ASSIGN(const std::string_view text, algorithm->as_string());
     config.algorithm = std::string(text);
-    if (text != "MIXED_PRECISION") { HB_ASSIGN(config.default_quant, parse_algorithm(*algorithm, text)); }
+    if (text != "MIXED_PRECISION") {
+      HB_ASSIGN(config.default_quant, parse_algorithm(*algorithm, text));
+    }
   } else if (const auto groups = section.find_set("config_groups")) {
     HB_ASSIGN(config.algorithm, algorithm_of_groups(*groups));
     HB_ASSIGN(config.default_quant, parse_algorithm(*groups, config.algorithm));
@@ -148,14 +165,16 @@ Result<QuantConfig> parse_section(const JsonValue& outer, const std::string& fil
   return config;
 }
 
-std::string text_of(const std::vector<std::string>& names) { return names.empty() ? "nothing" : listed(names, 4); }
+std::string text_of(const std::vector<std::string>& names) {
+  return names.empty() ? "nothing" : listed(names, 4);
+}
 
 // Engines differ in which file they trust, so a difference is worth a word.
 void compare(const QuantConfig& other, QuantConfig& believed) {
   const auto differ = [&](const char* what, const std::string& a, const std::string& b) {
     if (a == b) return;
-    believed.warnings.push_back(believed.file + " says " + what + " " + (a.empty() ? "none" : a) + ", " + other.file + " says " +
-                                (b.empty() ? "none" : b) + "; using " + believed.file);
+    believed.warnings.push_back(believed.file + " says " + what + " " + (a.empty() ? "none" : a) + ", " + other.file +
+                                " says " + (b.empty() ? "none" : b) + "; using " + believed.file);
   };
   differ("quant_algo", believed.algorithm, other.algorithm);
   differ("kv cache", believed.kv_cache, other.kv_cache);
@@ -164,7 +183,8 @@ void compare(const QuantConfig& other, QuantConfig& believed) {
   std::sort(b.begin(), b.end());
   if (a != b) differ("exclude_modules", text_of(a), text_of(b) + " (" + std::to_string(b.size()) + ")");
   if (believed.layers != other.layers) {
-    differ("quantized_layers", std::to_string(believed.layers.size()) + " layers", std::to_string(other.layers.size()) + " other layers");
+    differ("quantized_layers", std::to_string(believed.layers.size()) + " layers",
+           std::to_string(other.layers.size()) + " other layers");
   }
 }
 
@@ -251,10 +271,12 @@ ModuleQuant QuantConfig::for_module(std::string_view module) const {
 Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string_view hf_quant_config_json) {
   std::optional<QuantConfig> first, second;
   if (!config_json.empty()) {
-    HB_ASSIGN(const auto document, JsonDocument::parse(config_json, "config.json"));
+    HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(config_json), "config.json"));
     auto section = document->root().find_set("quantization_config");
     if (!section) section = document->root().find_set("compression_config");
-    if (section) { HB_ASSIGN(first, parse_section(*section, "config.json")); }
+    if (section) {
+      HB_ASSIGN(first, parse_section(*section, "config.json"));
+    }
   }
   if (!hf_quant_config_json.empty()) {
     HB_ASSIGN(const auto document, JsonDocument::parse(hf_quant_config_json, "hf_quant_config.json"));

@@ -18,9 +18,9 @@ constexpr int64_t kMaxRank = 8;
 // Names as the format spells them; U16, U32, U64, F4 and others are known but have no use in a model here.
 std::optional<DType> dtype_of(std::string_view name) {
   static constexpr std::pair<std::string_view, DType> kTypes[] = {
-      {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16}, {"F64", DType::kF64},
-      {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2}, {"U8", DType::kU8}, {"I8", DType::kI8},
-      {"I16", DType::kI16}, {"I32", DType::kI32}, {"I64", DType::kI64}, {"BOOL", DType::kBool}};
+      {"F32", DType::kF32},        {"F16", DType::kF16},        {"BF16", DType::kBF16}, {"F64", DType::kF64},
+      {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2}, {"U8", DType::kU8},     {"I8", DType::kI8},
+      {"I16", DType::kI16},        {"I32", DType::kI32},        {"I64", DType::kI64},   {"BOOL", DType::kBool}};
   for (const auto& [text, type] : kTypes) {
     if (text == name) return type;
   }
@@ -30,7 +30,8 @@ std::optional<DType> dtype_of(std::string_view name) {
 Result<Shape> read_shape(const JsonValue& value) {
   HB_ASSIGN(const auto dims, value.elements());
   if (dims.size() > kMaxRank) {
-    return value.error("has " + std::to_string(dims.size()) + " dimensions, expected at most " + std::to_string(kMaxRank));
+    return value.error("has " + std::to_string(dims.size()) + " dimensions, expected at most " +
+                       std::to_string(kMaxRank));
   }
   Shape shape;
   for (const JsonValue& dim : dims) {
@@ -48,8 +49,9 @@ Result<SafetensorsEntry> read_entry(std::string_view name, const JsonValue& valu
   HB_ASSIGN(const std::string_view dtype, dtype_value.as_string());
   const auto type = dtype_of(dtype);
   if (!type) {
-    return unsupported("tensor " + quote(name) + " has element type " + quote(dtype) +
-                       ", which is not supported; supported: F32, F16, BF16, F64, F8_E4M3, F8_E5M2, U8, I8, I16, I32, I64, BOOL");
+    return unsupported(
+        "tensor " + quote(name) + " has element type " + quote(dtype) +
+        ", which is not supported; supported: F32, F16, BF16, F64, F8_E4M3, F8_E5M2, U8, I8, I16, I32, I64, BOOL");
   }
   entry.dtype = *type;
   HB_ASSIGN(const JsonValue shape_value, value.at("shape"));
@@ -61,7 +63,8 @@ Result<SafetensorsEntry> read_entry(std::string_view name, const JsonValue& valu
   }
   HB_ASSIGN(const int64_t begin, offsets[0].as_int(0, INT64_MAX));
   HB_ASSIGN(const int64_t end, offsets[1].as_int(0, INT64_MAX));
-  if (end < begin) return offsets_value.error("ends before it begins: [" + std::to_string(begin) + ", " + std::to_string(end) + "]");
+  if (end < begin)
+    return offsets_value.error("ends before it begins: [" + std::to_string(begin) + ", " + std::to_string(end) + "]");
   entry.begin = static_cast<uint64_t>(begin);
   entry.bytes = static_cast<uint64_t>(end - begin);
 
@@ -69,15 +72,16 @@ Result<SafetensorsEntry> read_entry(std::string_view name, const JsonValue& valu
   const auto bytes = elements ? dtype_bytes(entry.dtype, *elements) : std::nullopt;
   if (!bytes || *bytes != entry.bytes) {
     return invalid_data("tensor " + quote(name) + ": " + entry.shape.text() + " " + std::string(dtype) + " needs " +
-                        (bytes ? std::to_string(*bytes) : std::string("more than 2^64")) + " bytes, its data_offsets hold " +
-                        std::to_string(entry.bytes) + std::string(kDamaged));
+                        (bytes ? std::to_string(*bytes) : std::string("more than 2^64")) +
+                        " bytes, its data_offsets hold " + std::to_string(entry.bytes) + std::string(kDamaged));
   }
   return entry;
 }
 
 Result<std::string_view> header_text(std::span<const std::byte> file) {
   if (file.size() < 8) {
-    return invalid_data("is " + std::to_string(file.size()) + " bytes long, a safetensors file has at least 10" + std::string(kDamaged));
+    return invalid_data("is " + std::to_string(file.size()) + " bytes long, a safetensors file has at least 10" +
+                        std::string(kDamaged));
   }
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<uint64_t>(file[i]);
@@ -105,20 +109,21 @@ Status check_layout(std::vector<SafetensorsEntry>& entries, uint64_t data_bytes)
   uint64_t next = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != next) {
-      return invalid_data("tensor " + quote(entry.name) + " begins at byte " + std::to_string(entry.begin) + " of the data, " +
-                          (entry.begin < next ? "inside the tensor before it" : "leaving a gap") + "; expected " +
-                          std::to_string(next) + std::string(kDamaged));
+      return invalid_data("tensor " + quote(entry.name) + " begins at byte " + std::to_string(entry.begin) +
+                          " of the data, " + (entry.begin < next ? "inside the tensor before it" : "leaving a gap") +
+                          "; expected " + std::to_string(next) + std::string(kDamaged));
     }
     const auto end = checked_add(entry.begin, entry.bytes);
     if (!end || *end > data_bytes) {
-      return invalid_data("tensor " + quote(entry.name) + " ends " + (end ? "at byte " + std::to_string(*end) : "beyond 2^64") +
+      return invalid_data("tensor " + quote(entry.name) + " ends " +
+                          (end ? "at byte " + std::to_string(*end) : "beyond 2^64") +
                           " of the data, but the file holds " + std::to_string(data_bytes) + std::string(kDamaged));
     }
     next = *end;
   }
   if (next != data_bytes) {
-    return invalid_data("has " + std::to_string(data_bytes) + " bytes of data, but its tensors end at " + std::to_string(next) +
-                        std::string(kDamaged));
+    return invalid_data("has " + std::to_string(data_bytes) + " bytes of data, but its tensors end at " +
+                        std::to_string(next) + std::string(kDamaged));
   }
   return {};
 }
@@ -185,7 +190,8 @@ Result<SafetensorsIndex> parse_safetensors_index(std::string_view json, const st
   for (const auto& [tensor, value] : members) {
     HB_ASSIGN(const std::string_view file, value.as_string());
     if (!is_plain_file_name(file)) {
-      return value.error("names the file " + quote(file) + ", expected a plain name that ends in .safetensors, without a folder");
+      return value.error("names the file " + quote(file) +
+                         ", expected a plain name that ends in .safetensors, without a folder");
     }
     index.file_of.emplace(tensor, file);
     files.emplace(file);

@@ -39,9 +39,10 @@ struct SafetensorsIndex {
 };
 Result<SafetensorsIndex> parse_safetensors_index(std::string_view json, const std::string& name);
 
-// One or more safetensors files as a source. `index` may be null; otherwise each tensor it lists must be in the file that
-// it says. A tensor in two files is an error.
-Result<std::shared_ptr<const TensorSource>> open_safetensors(const std::string& path, const std::vector<std::string>& files,
+// One or more safetensors files as a source. `index` may be null; otherwise each tensor it lists must be in the file
+// that it says. A tensor in two files is an error.
+Result<std::shared_ptr<const TensorSource>> open_safetensors(const std::string& path,
+                                                             const std::vector<std::string>& files,
                                                              const SafetensorsIndex* index);
 
 }  // namespace halfbyte

@@ -23,8 +23,10 @@ Status no_weights(const std::string& folder) {
   } else if (has_suffix(".safetensors")) {
     hint = "the safetensors files there have other names: name one of them, or add the index";
   }
-  return not_found(folder + ": holds no model: looked for model.safetensors, model.safetensors.index.json and one .gguf file; there: " +
-                   (entries.empty() ? "nothing" : listed(entries)) + "; " + hint);
+  return not_found(
+      folder +
+      ": holds no model: looked for model.safetensors, model.safetensors.index.json and one .gguf file; there: " +
+      (entries.empty() ? "nothing" : listed(entries)) + "; " + hint);
 }
 
 Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path, const std::string& index_path) {
@@ -40,7 +42,8 @@ Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path
   }
   if (!missing.empty()) {
     return not_found(path + ": " + std::to_string(missing.size()) + " of the " + std::to_string(index.files.size()) +
-                     " files that " + base_name(index_path) + " names are missing: " + listed(missing) + "; download the rest of the model");
+                     " files that " + base_name(index_path) + " names are missing: " + listed(missing) +
+                     "; download the rest of the model");
   }
   return open_safetensors(path, files, &index);
 }
@@ -67,7 +70,10 @@ Result<std::vector<float>> read_all(const TensorSource& source, const TensorInfo
   try {
     out.resize(tensor.shape.elements().value_or(UINT64_MAX / 8));
   } catch (const std::exception&) {  // bad_alloc or length_error
-    return resource_exhausted(source.error(tensor, "needs " + std::to_string(tensor.shape.elements().value_or(0)) + " x 4 bytes of memory, more than there is").message());
+    return resource_exhausted(source
+                                  .error(tensor, "needs " + std::to_string(tensor.shape.elements().value_or(0)) +
+                                                     " x 4 bytes of memory, more than there is")
+                                  .message());
   }
   HB_TRY(source.read_rows(tensor, 0, rows, out));
   return out;

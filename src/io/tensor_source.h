@@ -1,7 +1,7 @@
 // Where a model's tensors come from, whatever the file: names as Hugging Face gives them, shapes outermost first.
 //
-// Everything is mapped read-only and range-checked before it is handed out; nothing is allocated because a file says so.
-// A file that shrinks while it is mapped: see io/mapping_guard.h.
+// Everything is mapped read-only and range-checked before it is handed out; nothing is allocated because a file says
+// so. A file that shrinks while it is mapped: see io/mapping_guard.h.
 #pragma once
 
 #include <cstddef>
@@ -41,24 +41,24 @@ class TensorSource {
 
   // In the calls below `tensor` is an element of this source's tensors().
 
-  // The stored bytes, whole rows in the tensor's order; lives as long as the source. Not aligned to anything. Fails for a
-  // tensor whose rows the source reorders (GGUF's permuted q and k): use read_rows.
+  // The stored bytes, whole rows in the tensor's order; lives as long as the source. Not aligned to anything. Fails for
+  // a tensor whose rows the source reorders (GGUF's permuted q and k): use read_rows.
   virtual Result<std::span<const std::byte>> bytes(const TensorInfo& tensor) const = 0;
   // Keeps the mapping behind bytes() alive.
   virtual std::shared_ptr<const void> owner(const TensorInfo& tensor) const = 0;
 
-  // Rows [first, first + rows) of a tensor of rank 0 or 1 (one row) or 2, as FP32, exactly dequantised: each value is the
-  // one that the format defines, in FP32. out: rows * row length. F32, F16, BF16, F8_E4M3 and the GGUF block types; others
-  // are kUnsupported.
+  // Rows [first, first + rows) of a tensor of rank 0 or 1 (one row) or 2, as FP32, exactly dequantised: each value is
+  // the one that the format defines, in FP32. out: rows * row length. F32, F16, BF16, F8_E4M3 and the GGUF block types;
+  // others are kUnsupported.
   virtual Status read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const = 0;
 
   // Failures name the file and the tensor: "model.safetensors: tensor 'x': <text>".
   virtual Status error(const TensorInfo& tensor, const std::string& text) const = 0;
 };
 
-// `path` is a folder with model.safetensors or model.safetensors.index.json and its shards, a folder with one .gguf file,
-// a .gguf file, or a .safetensors file. Anything else: kNotFound or kInvalidData that lists what was looked for and what
-// is there. Most callers want open_model_source (io/model_source.h), which also reads the configuration.
+// `path` is a folder with model.safetensors or model.safetensors.index.json and its shards, a folder with one .gguf
+// file, a .gguf file, or a .safetensors file. Anything else: kNotFound or kInvalidData that lists what was looked for
+// and what is there. Most callers want open_model_source (io/model_source.h), which also reads the configuration.
 Result<std::shared_ptr<const TensorSource>> open_tensor_source(const std::string& path);
 
 // All rows of a tensor of rank 0 to 2; kResourceExhausted when the elements do not fit in memory.

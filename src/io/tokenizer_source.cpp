@@ -19,14 +19,18 @@ namespace {
 Status read_token(const JsonValue& root, std::string_view key, std::string& out) {
   auto value = root.find_set(key);
   if (!value) return {};
-  if (value->is_object()) { HB_ASSIGN(value, value->at("content")); }
+  if (value->is_object()) {
+    HB_ASSIGN(value, value->at("content"));
+  }
   HB_ASSIGN(const std::string_view text, value->as_string());
   out = std::string(text);
   return {};
 }
 
 Status read_flag(const JsonValue& root, std::string_view key, std::optional<bool>& out) {
-  if (const auto value = root.find_set(key)) { HB_ASSIGN(out, value->as_bool()); }
+  if (const auto value = root.find_set(key)) {
+    HB_ASSIGN(out, value->as_bool());
+  }
   return {};
 }
 
@@ -64,7 +68,9 @@ Status read_added_tokens(const JsonValue& root, std::vector<TokenizerAddedToken>
     HB_ASSIGN(const JsonValue content, item.at("content"));
     HB_ASSIGN(const std::string_view text, content.as_string());
     token.text = std::string(text);
-    if (const auto special = item.find_set("special")) { HB_ASSIGN(token.special, special->as_bool()); }
+    if (const auto special = item.find_set("special")) {
+      HB_ASSIGN(token.special, special->as_bool());
+    }
     out.push_back(std::move(token));
   }
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
@@ -74,7 +80,9 @@ Status read_added_tokens(const JsonValue& root, std::vector<TokenizerAddedToken>
 Result<TokenizerSource> open_folder(const std::string& folder) {
   TokenizerSource source;
   HB_ASSIGN(const auto config, read_small_file(join_path(folder, "tokenizer_config.json")));
-  if (config) { HB_ASSIGN(source, parse_tokenizer_config(*config, "tokenizer_config.json")); }
+  if (config) {
+    HB_ASSIGN(source, parse_tokenizer_config(*config, "tokenizer_config.json"));
+  }
   HB_ASSIGN(auto jinja, read_small_file(join_path(folder, "chat_template.jinja")));
   if (jinja) {
     std::erase_if(source.chat_templates, [](const auto& t) { return t.name == "default"; });
@@ -84,8 +92,9 @@ Result<TokenizerSource> open_folder(const std::string& folder) {
   source.tokenizer_json_path = join_path(folder, "tokenizer.json");
   std::error_code failure;
   if (!std::filesystem::is_regular_file(source.tokenizer_json_path, failure)) {
-    return not_found(folder + ": has no tokenizer.json; there: " + listed(folder_entries(folder)) +
-                     "; save the tokenizer in the fast format (AutoTokenizer.from_pretrained(...).save_pretrained(...))");
+    return not_found(
+        folder + ": has no tokenizer.json; there: " + listed(folder_entries(folder)) +
+        "; save the tokenizer in the fast format (AutoTokenizer.from_pretrained(...).save_pretrained(...))");
   }
   return source;
 }

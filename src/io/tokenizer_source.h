@@ -22,12 +22,12 @@ struct TokenizerAddedToken {
   bool special = false;
 };
 
-// A GGUF file's vocabulary as plain arrays (tokenizer.ggml.*), for text's BpeVocab. Only byte-level BPE ("gpt2") is read;
-// other models are kUnsupported.
+// A GGUF file's vocabulary as plain arrays (tokenizer.ggml.*), for text's BpeVocab. Only byte-level BPE ("gpt2") is
+// read; other models are kUnsupported.
 struct GgufVocab {
-  std::string pre;                   // pre-tokeniser: "gpt-2", "smollm", "qwen2", "llama-bpe", ...; "default" if absent
-  std::vector<std::string> tokens;   // by id; byte-level alphabet text for normal tokens, plain text for added ones
-  std::vector<std::string> merges;   // "a b", in rank order
+  std::string pre;                  // pre-tokeniser: "gpt-2", "smollm", "qwen2", "llama-bpe", ...; "default" if absent
+  std::vector<std::string> tokens;  // by id; byte-level alphabet text for normal tokens, plain text for added ones
+  std::vector<std::string> merges;  // "a b", in rank order
   std::vector<TokenizerAddedToken> added;  // control tokens (special) and user-defined ones, by id
   std::optional<int32_t> bos, eos, eot, unk, pad;
   bool add_bos = false;
@@ -35,9 +35,9 @@ struct GgufVocab {
 };
 
 struct TokenizerSource {
-  std::string path;                 // the folder or file, as given
-  std::string tokenizer_json_path;  // folder: its tokenizer.json; empty for GGUF
-  std::optional<GgufVocab> vocab;   // GGUF
+  std::string path;                              // the folder or file, as given
+  std::string tokenizer_json_path;               // folder: its tokenizer.json; empty for GGUF
+  std::optional<GgufVocab> vocab;                // GGUF
   std::vector<ChatTemplateText> chat_templates;  // chat_template.jinja wins over tokenizer_config.json's "default"
   std::string bos_token, eos_token, pad_token, unk_token;  // text, "" if there is none
   std::optional<bool> add_bos_token, add_eos_token;        // as the file says; tokenizer.json's post-processor decides
@@ -48,8 +48,8 @@ struct TokenizerSource {
   const ChatTemplateText* chat_template(std::string_view name = "default") const;
 };
 
-// kNotFound when there is neither a tokenizer.json in the folder nor a vocabulary in the GGUF file (says what was looked
-// for). tokenizer.json itself is not read here.
+// kNotFound when there is neither a tokenizer.json in the folder nor a vocabulary in the GGUF file (says what was
+// looked for). tokenizer.json itself is not read here.
 Result<TokenizerSource> open_tokenizer_source(const std::string& path);
 
 // tokenizer_config.json alone.

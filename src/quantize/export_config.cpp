@@ -3,13 +3,16 @@
 #include <nlohmann/json.hpp>
 
 #include "halfbyte/version.h"
+#include "io/read_file.h"
 
 namespace halfbyte {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json producer() { return {{"name", "halfbyte"}, {"version", version()}}; }
+Json producer() {
+  return {{"name", "halfbyte"}, {"version", version()}};
+}
 
 // ModelOpt's section of config.json (0.31 and later). Weights only: there are no input scales without calibration.
 Json quantization_section(const ExportedQuantization& quantization) {
@@ -22,12 +25,16 @@ Json quantization_section(const ExportedQuantization& quantization) {
           {"quant_method", "modelopt"}};
 }
 
-Json token_ids(const std::vector<int64_t>& ids) { return ids.size() == 1 ? Json(ids.front()) : Json(ids); }
+Json token_ids(const std::vector<int64_t>& ids) {
+  return ids.size() == 1 ? Json(ids.front()) : Json(ids);
+}
 
 Result<Json> rope_section(const HfConfig& config) {
   const RopeFacts& rope = config.rope;
   if (!rope.frequency_factors.empty() && rope.kind != RopeKind::kLlama3) {
-    return unsupported(config.file + ": its rope_freqs tensor follows no rule that a config.json can state; export from the original model");
+    return unsupported(
+        config.file +
+        ": its rope_freqs tensor follows no rule that a config.json can state; export from the original model");
   }
   if (rope.kind == RopeKind::kDefault) return Json(nullptr);
   Json out = {{"rope_type", name_of(rope.kind)}, {"factor", rope.factor}};
@@ -50,7 +57,7 @@ Result<Json> rope_section(const HfConfig& config) {
 }  // namespace
 
 Result<std::string> rewrite_config(std::string_view config_json, const ExportedQuantization& quantization) {
-  Json config = Json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  Json config = Json::parse(without_python_numbers(config_json), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return internal_error("config.json: is no object, but was read before");
   for (const char* key : {"quantization_config", "compression_config"}) config.erase(key);
   const bool new_spelling = config.contains("dtype");
@@ -62,7 +69,8 @@ Result<std::string> rewrite_config(std::string_view config_json, const ExportedQ
 Result<std::string> make_config(const HfConfig& config, const ExportedQuantization& quantization) {
   Json out;
   out["architectures"] = config.architectures;
-  if (config.model_type != "qwen2") out["attention_bias"] = config.attention_bias;  // Qwen2 always has q, k and v biases
+  if (config.model_type != "qwen2")
+    out["attention_bias"] = config.attention_bias;  // Qwen2 always has q, k and v biases
   out["attention_dropout"] = 0.0;
   if (config.bos_token_id) out["bos_token_id"] = *config.bos_token_id;
   if (!config.eos_token_ids.empty()) out["eos_token_id"] = token_ids(config.eos_token_ids);

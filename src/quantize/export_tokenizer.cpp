@@ -22,7 +22,8 @@ Json byte_level(bool use_regex) {
 }
 
 Json split_then_bytes(const char* pattern) {
-  const Json split = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(/*use_regex=*/false)}}};
 }
 
@@ -41,14 +42,15 @@ Result<PreRules> rules_of(const std::string& pre) {
   }
   if (pre == "qwen2" || pre == "deepseek-r1-qwen") return PreRules{split_then_bytes(kQwen2Pattern), /*nfc=*/true};
   if (pre == "llama-bpe") return PreRules{split_then_bytes(kLlama3Pattern), /*nfc=*/false, /*ignore_merges=*/true};
-  return unsupported("the vocabulary has the pre-tokeniser " + quote(pre) +
-                     ", for which no tokenizer.json can be written; known: gpt-2, phi-2, smollm, qwen2, deepseek-r1-qwen, llama-bpe; "
-                     "copy the original model's tokenizer.json");
+  return unsupported(
+      "the vocabulary has the pre-tokeniser " + quote(pre) +
+      ", for which no tokenizer.json can be written; known: gpt-2, phi-2, smollm, qwen2, deepseek-r1-qwen, llama-bpe; "
+      "copy the original model's tokenizer.json");
 }
 
 Json added_token(const TokenizerAddedToken& token) {
-  return {{"id", token.id},        {"content", token.text}, {"single_word", false}, {"lstrip", false},
-          {"rstrip", false},       {"normalized", false},   {"special", token.special}};
+  return {{"id", token.id},  {"content", token.text}, {"single_word", false},    {"lstrip", false},
+          {"rstrip", false}, {"normalized", false},   {"special", token.special}};
 }
 
 // $A with BOS in front and EOS behind as the vocabulary asks; null for neither.
@@ -78,11 +80,14 @@ Status check_texts(const GgufVocab& vocab) {
   for (size_t id = 0; id < vocab.tokens.size(); ++id) {
     const std::string& text = vocab.tokens[id];
     if (text.empty()) continue;
-    if (find_invalid_utf8(text)) return invalid_data("token " + std::to_string(id) + " is " + quote(text) + ", which is not UTF-8");
-    if (!seen.insert(text).second) return invalid_data("token " + std::to_string(id) + " is " + quote(text) + ", as is an earlier one");
+    if (find_invalid_utf8(text))
+      return invalid_data("token " + std::to_string(id) + " is " + quote(text) + ", which is not UTF-8");
+    if (!seen.insert(text).second)
+      return invalid_data("token " + std::to_string(id) + " is " + quote(text) + ", as is an earlier one");
   }
   for (size_t i = 0; i < vocab.merges.size(); ++i) {
-    if (find_invalid_utf8(vocab.merges[i])) return invalid_data("merge " + std::to_string(i) + " is " + quote(vocab.merges[i]) + ", which is not UTF-8");
+    if (find_invalid_utf8(vocab.merges[i]))
+      return invalid_data("merge " + std::to_string(i) + " is " + quote(vocab.merges[i]) + ", which is not UTF-8");
   }
   return {};
 }
@@ -110,8 +115,8 @@ Result<std::string> make_tokenizer_json(const GgufVocab& vocab) {
                      {"pre_tokenizer", rules.pre_tokenizer},
                      {"post_processor", post_processor(vocab)},
                      {"decoder", byte_level(/*use_regex=*/true)}};
-  // The large parts are appended as text: an ordered_json object of 150,000 members takes quadratic time. Added tokens are in
-  // the vocabulary too, so that their ids are stated and not counted on from its end.
+  // The large parts are appended as text: an ordered_json object of 150,000 members takes quadratic time. Added tokens
+  // are in the vocabulary too, so that their ids are stated and not counted on from its end.
   std::string out = head.dump();
   out.back() = ',';
   out += "\"model\":" + model_head.dump();
@@ -139,15 +144,18 @@ std::string make_tokenizer_config(const TokenizerSource& source, int64_t max_len
     added[std::to_string(token.id)] = entry;
   }
   out["added_tokens_decoder"] = added;
-  for (const auto& [key, text] : {std::pair{"bos_token", &source.bos_token}, {"eos_token", &source.eos_token},
-                                  {"pad_token", &source.pad_token}, {"unk_token", &source.unk_token}}) {
+  for (const auto& [key, text] : {std::pair{"bos_token", &source.bos_token},
+                                  {"eos_token", &source.eos_token},
+                                  {"pad_token", &source.pad_token},
+                                  {"unk_token", &source.unk_token}}) {
     out[key] = text->empty() ? Json(nullptr) : Json(*text);
   }
   if (source.chat_templates.size() == 1 && source.chat_templates.front().name == "default") {
     out["chat_template"] = source.chat_templates.front().source;
   } else if (!source.chat_templates.empty()) {
     Json list = Json::array();
-    for (const ChatTemplateText& text : source.chat_templates) list.push_back({{"name", text.name}, {"template", text.source}});
+    for (const ChatTemplateText& text : source.chat_templates)
+      list.push_back({{"name", text.name}, {"template", text.source}});
     out["chat_template"] = list;
   }
   out["clean_up_tokenization_spaces"] = false;

@@ -25,8 +25,8 @@ namespace halfbyte {
 namespace fs = std::filesystem;
 namespace {
 
-// Modules of a decoder layer that are quantised; those with the same group share one tensor scale (they read the same input,
-// and other engines fuse them).
+// Modules of a decoder layer that are quantised; those with the same group share one tensor scale (they read the same
+// input, and other engines fuse them).
 struct LinearPart {
   std::string_view suffix;
   std::string_view group;
@@ -40,9 +40,20 @@ constexpr std::array<LinearPart, 7> kLinearParts = {{{"self_attn.q_proj", "qkv"}
                                                      {"mlp.down_proj", "down"}}};
 
 // Files that belong to the tokenizer or the licence: copied as they are.
-constexpr std::array<std::string_view, 14> kCopiedFiles = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model",
-    "chat_template.jinja", "chat_template.json", "generation_config.json", "LICENSE", "LICENSE.txt", "NOTICE", "USE_POLICY.md"};
+constexpr std::array<std::string_view, 14> kCopiedFiles = {"tokenizer.json",
+                                                           "tokenizer_config.json",
+                                                           "special_tokens_map.json",
+                                                           "added_tokens.json",
+                                                           "vocab.json",
+                                                           "merges.txt",
+                                                           "tokenizer.model",
+                                                           "chat_template.jinja",
+                                                           "chat_template.json",
+                                                           "generation_config.json",
+                                                           "LICENSE",
+                                                           "LICENSE.txt",
+                                                           "NOTICE",
+                                                           "USE_POLICY.md"};
 
 struct Job {
   const TensorInfo* tensor = nullptr;
@@ -111,12 +122,16 @@ Status for_rows(ThreadPool& pool, int64_t rows, const Body& body) {
   return failed_row[static_cast<size_t>(first)] < rows ? failures[static_cast<size_t>(first)] : Status();
 }
 
-std::string text_shape(const Shape& shape) { return shape.text(); }
+std::string text_shape(const Shape& shape) {
+  return shape.text();
+}
 
 class Exporter {
  public:
   Exporter(ModelSource source, const Recipe& recipe, const ExportOptions& options)
-      : source_(std::move(source)), recipe_(recipe), options_(options),
+      : source_(std::move(source)),
+        recipe_(recipe),
+        options_(options),
         pool_(options.threads > 0 ? options.threads : default_thread_count()) {}
 
   Result<ExportReport> run(const std::string& out);
@@ -136,7 +151,7 @@ class Exporter {
   const Recipe& recipe_;
   const ExportOptions& options_;
   ThreadPool pool_;
-  std::vector<Job> jobs_;              // in the source's order
+  std::vector<Job> jobs_;  // in the source's order
   std::vector<OutputTensor> outputs_;
   ExportedQuantization quantization_;
   ExportReport report_;
@@ -155,7 +170,9 @@ Status Exporter::plan_jobs() {
       if (!fits) {
         job.quantise = false;
         quantization_.exclude.push_back(job.module);
-        report_.warnings.push_back(job.module + ": stays BF16, its width " + (tensor.shape.rank() == 2 ? std::to_string(tensor.shape[1]) : tensor.shape.text()) + " is no multiple of 16");
+        report_.warnings.push_back(job.module + ": stays BF16, its width " +
+                                   (tensor.shape.rank() == 2 ? std::to_string(tensor.shape[1]) : tensor.shape.text()) +
+                                   " is no multiple of 16");
       }
     }
     job.tensor = &tensor;
@@ -183,14 +200,15 @@ Status Exporter::check_disk(const std::string& out) const {
   const fs::space_info space = fs::space(at, failure);
   constexpr uint64_t kSlack = 64 << 20;  // headers and the tokenizer
   if (failure || space.available >= report_.bytes + kSlack) return {};
-  return resource_exhausted(out + ": needs " + format_bytes(report_.bytes + kSlack) + " of disk space, " + at.string() + " has " +
-                            format_bytes(space.available) + " free");
+  return resource_exhausted(out + ": needs " + format_bytes(report_.bytes + kSlack) + " of disk space, " + at.string() +
+                            " has " + format_bytes(space.available) + " free");
 }
 
 WeightSource Exporter::weight(const Job& job) const {
   const TensorSource& tensors = *source_.tensors;
   const TensorInfo& tensor = *job.tensor;
-  return {job.module, tensor.shape[0], tensor.shape[1], [&tensors, &tensor](int64_t first, int64_t rows, std::span<float> out) {
+  return {job.module, tensor.shape[0], tensor.shape[1],
+          [&tensors, &tensor](int64_t first, int64_t rows, std::span<float> out) {
             return tensors.read_rows(tensor, first, rows, out);
           }};
 }
@@ -199,7 +217,8 @@ Status Exporter::report_tensor(TensorReport report, uint64_t elements) {
   done_ += elements;
   report_.tensors.push_back(std::move(report));
   if (options_.progress && !options_.progress({done_, total_, &report_.tensors.back()})) {
-    return cancelled("stopped after " + std::to_string(report_.tensors.size()) + " of " + std::to_string(jobs_.size()) + " tensors; nothing was left behind");
+    return cancelled("stopped after " + std::to_string(report_.tensors.size()) + " of " + std::to_string(jobs_.size()) +
+                     " tensors; nothing was left behind");
   }
   return {};
 }
@@ -211,7 +230,8 @@ Status Exporter::write_plain(const Job& job, SafetensorsWriter& writer) {
   const int64_t columns = rank == 0 ? 1 : tensor.shape[rank - 1];
   // Whole rows, about 16 MiB of FP32 at a time.
   const int64_t chunk = std::max<int64_t>(1, (int64_t{4} << 20) / std::max<int64_t>(columns, 1));
-  std::vector<float> values(static_cast<size_t>(std::min(chunk, rows) * columns)), rounded(static_cast<size_t>(columns) * static_cast<size_t>(pool_.threads()));
+  std::vector<float> values(static_cast<size_t>(std::min(chunk, rows) * columns)),
+      rounded(static_cast<size_t>(columns) * static_cast<size_t>(pool_.threads()));
   std::vector<uint16_t> codes(values.size());
   ErrorMeter meter(rows);
   for (int64_t first = 0; first < rows; first += chunk) {
@@ -220,29 +240,35 @@ Status Exporter::write_plain(const Job& job, SafetensorsWriter& writer) {
     HB_TRY(source_.tensors->read_rows(tensor, first, count, std::span(values.data(), size)));
     HB_TRY(for_rows(pool_, count, [&](int64_t row, size_t thread) -> Status {
       const std::span<const float> before(values.data() + row * columns, static_cast<size_t>(columns));
-      const std::span<float> after(rounded.data() + thread * static_cast<size_t>(columns), static_cast<size_t>(columns));
+      const std::span<float> after(rounded.data() + thread * static_cast<size_t>(columns),
+                                   static_cast<size_t>(columns));
       for (int64_t i = 0; i < columns; ++i) {
         const uint16_t code = BF16::encode(before[i]);
         codes[static_cast<size_t>(row * columns + i)] = code;
         after[i] = BF16::decode(code);
         if (!std::isfinite(after[i])) {
-          return source_.tensors->error(tensor, "has the value " + std::to_string(before[i]) + " in row " + std::to_string(first + row) + ", column " +
-                                                    std::to_string(i) + ", expected numbers that BF16 can hold; the checkpoint is damaged");
+          return source_.tensors->error(tensor, "has the value " + std::to_string(before[i]) + " in row " +
+                                                    std::to_string(first + row) + ", column " + std::to_string(i) +
+                                                    ", expected numbers that BF16 can hold; the checkpoint is damaged");
         }
       }
       meter.add_row(first + row, before, after);
       return {};
     }));
-    HB_TRY(writer.write(tensor.name, static_cast<uint64_t>(first * columns) * 2, std::as_bytes(std::span(codes.data(), size))));
+    HB_TRY(writer.write(tensor.name, static_cast<uint64_t>(first * columns) * 2,
+                        std::as_bytes(std::span(codes.data(), size))));
   }
-  return report_tensor({tensor.name, "BF16", text_shape(tensor.shape), 2 * tensor.shape.elements().value_or(0), meter.snr_db()}, tensor.shape.elements().value_or(0));
+  return report_tensor(
+      {tensor.name, "BF16", text_shape(tensor.shape), 2 * tensor.shape.elements().value_or(0), meter.snr_db()},
+      tensor.shape.elements().value_or(0));
 }
 
 Status Exporter::write_quantised(const Job& job, float amax, SafetensorsWriter& writer) {
   const WeightSource source = weight(job);
   HB_ASSIGN(const QuantLinear rounded, recipe_.round(source, amax, pool_));
   if (rounded.format != WeightFormat::kNVFP4 || rounded.n != source.n || rounded.k != source.k) {
-    return internal_error("the recipe " + quote(recipe_.name) + " gave " + quote(job.module) + " another shape or format");
+    return internal_error("the recipe " + quote(recipe_.name) + " gave " + quote(job.module) +
+                          " another shape or format");
   }
   const auto columns = static_cast<size_t>(source.k);
   ErrorMeter meter(source.n);
@@ -260,7 +286,8 @@ Status Exporter::write_quantised(const Job& job, float amax, SafetensorsWriter& 
   HB_TRY(writer.write(job.module + ".weight_scale", 0, rounded.block_scales.bytes()));
   HB_TRY(writer.write(job.module + ".weight_scale_2", 0, std::as_bytes(std::span(&scale, 1))));
   const uint64_t bytes = rounded.codes.size() + rounded.block_scales.size() + 4;
-  return report_tensor({job.tensor->name, "NVFP4", text_shape(job.tensor->shape), bytes, meter.snr_db()}, job.tensor->shape.elements().value_or(0));
+  return report_tensor({job.tensor->name, "NVFP4", text_shape(job.tensor->shape), bytes, meter.snr_db()},
+                       job.tensor->shape.elements().value_or(0));
 }
 
 Status Exporter::write_group(const std::vector<const Job*>& group, SafetensorsWriter& writer) {
@@ -298,7 +325,8 @@ Status Exporter::write_files(OutputFolder& folder) {
     auto json = make_tokenizer_json(*tokenizer.vocab);
     if (!json.ok()) return json.status().with_context(source_.path);
     HB_TRY(folder.write_text("tokenizer.json", *json));
-    HB_TRY(folder.write_text("tokenizer_config.json", make_tokenizer_config(tokenizer, source_.config.max_position_embeddings)));
+    HB_TRY(folder.write_text("tokenizer_config.json",
+                             make_tokenizer_config(tokenizer, source_.config.max_position_embeddings)));
   } else {
     HB_ASSIGN(const auto before, read_small_file(source_.folder + "/config.json"));
     if (!before) return not_found(source_.folder + "/config.json: vanished while the model was written");
@@ -325,7 +353,8 @@ Result<ExportReport> Exporter::run(const std::string& out) {
   HB_TRY(plan_jobs());
   HB_TRY(check_disk(out));
   HB_ASSIGN(const auto folder, OutputFolder::create(out, options_.force));
-  if (options_.progress && !options_.progress({0, total_, nullptr})) return cancelled("stopped before the first tensor");
+  if (options_.progress && !options_.progress({0, total_, nullptr}))
+    return cancelled("stopped before the first tensor");
   HB_TRY(write_weights(*folder));
   HB_TRY(write_files(*folder));
   std::error_code failure;
@@ -349,7 +378,8 @@ Status check_apart(const ModelSource& source, const std::string& out) {
     return a == folder.end();
   };
   if (target == model) return invalid_argument(out + ": is the model's own folder; name another folder");
-  if (!source.folder.empty() && holds(model, target)) return invalid_argument(out + ": lies in the model's own folder; name another folder");
+  if (!source.folder.empty() && holds(model, target))
+    return invalid_argument(out + ": lies in the model's own folder; name another folder");
   if (holds(target, model)) return invalid_argument(out + ": holds the model " + source.path + "; name another folder");
   return {};
 }
@@ -360,7 +390,8 @@ Result<ExportReport> export_model(const std::string& model, const std::string& o
                                   const ExportOptions& options) {
   HB_ASSIGN(ModelSource source, open_model_source(model));
   if (source.quant.quantised) {
-    return unsupported(model + ": is already quantised (" + source.quant.algorithm + ", says " + source.quant.file + "); start from the BF16 model");
+    return unsupported(model + ": is already quantised (" + source.quant.algorithm + ", says " + source.quant.file +
+                       "); start from the BF16 model");
   }
   HB_TRY(check_apart(source, out));
   Exporter exporter(std::move(source), recipe, options);

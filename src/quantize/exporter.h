@@ -1,11 +1,12 @@
-// Writes a model as a Hugging Face folder with ModelOpt NVFP4 tensors, which Halfbyte, vLLM, SGLang and TensorRT-LLM read.
+// Writes a model as a Hugging Face folder with ModelOpt NVFP4 tensors, which Halfbyte, vLLM, SGLang and TensorRT-LLM
+// read.
 //
 //   HB_ASSIGN(Recipe recipe, recipe_named("rtn"));
 //   HB_ASSIGN(ExportReport report, export_model("Qwen3-0.6B", "Qwen3-0.6B-NVFP4", recipe, {}));
 //
-// Contents: safetensors shards (with an index if there are several), config.json, hf_quant_config.json when something is
-// quantised, generation_config.json, the tokenizer's files (made from the vocabulary for a GGUF input), licence files, and
-// halfbyte_plan.json. The same input gives the same bytes, whatever the number of threads.
+// Contents: safetensors shards (with an index if there are several), config.json, hf_quant_config.json when something
+// is quantised, generation_config.json, the tokenizer's files (made from the vocabulary for a GGUF input), licence
+// files, and halfbyte_plan.json. The same input gives the same bytes, whatever the number of threads.
 //
 // Quantised: q, k, v, o, gate, up and down of every layer whose width is a multiple of 16; everything else is BF16.
 // Without calibration data there are no input scales, so the files say W4A16_NVFP4.
@@ -32,7 +33,7 @@ struct TensorReport {
 };
 
 struct ExportProgress {
-  uint64_t done = 0;   // elements of the model written so far, and in total
+  uint64_t done = 0;  // elements of the model written so far, and in total
   uint64_t total = 0;
   const TensorReport* tensor = nullptr;  // the one just written; null at the start
 };
@@ -50,14 +51,15 @@ struct ExportReport {
   std::string folder;
   std::vector<std::string> files;  // names in the folder, sorted
   std::vector<TensorReport> tensors;
-  uint64_t bytes = 0;           // of the weights written
-  uint64_t source_bytes = 0;    // of the weights read
+  uint64_t bytes = 0;         // of the weights written
+  uint64_t source_bytes = 0;  // of the weights read
   std::vector<std::string> warnings;
 };
 
-// `model`: a Hugging Face folder or a .gguf file. `out` must not exist or be empty, unless options.force. All is written to
-// a folder OUT.partial-XXXXXX beside it, flushed, and renamed at the end; on any failure that folder is removed.
-// kInvalidArgument: out exists, or lies in the model's folder; kResourceExhausted: not enough disk space (says how much).
+// `model`: a Hugging Face folder or a .gguf file. `out` must not exist or be empty, unless options.force. All is
+// written to a folder OUT.partial-XXXXXX beside it, flushed, and renamed at the end; on any failure that folder is
+// removed. kInvalidArgument: out exists, or lies in the model's folder; kResourceExhausted: not enough disk space (says
+// how much).
 Result<ExportReport> export_model(const std::string& model, const std::string& out, const Recipe& recipe,
                                   const ExportOptions& options = {});
 

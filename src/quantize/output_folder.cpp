@@ -37,15 +37,18 @@ Status check_target(const std::string& out, bool force, bool& replaces) {
   const bool empty = fs::is_empty(out, failure);
   if (failure) return invalid_argument(out + ": cannot be read: " + failure.message());
   if (empty) return {};
-  if (!force) return invalid_argument(out + ": exists and is not empty; name another folder, or replace it with --force");
+  if (!force)
+    return invalid_argument(out + ": exists and is not empty; name another folder, or replace it with --force");
   for (fs::directory_iterator it(out, failure), end; !failure && it != end; it.increment(failure)) {
     std::error_code ignored;
     if (it->symlink_status(ignored).type() == fs::file_type::directory) {
-      return invalid_argument(out + ": has folders in it, so it is not one that Halfbyte wrote and is not replaced; remove it yourself");
+      return invalid_argument(
+          out + ": has folders in it, so it is not one that Halfbyte wrote and is not replaced; remove it yourself");
     }
   }
   if (!fs::is_regular_file(out + "/" + kMarker, failure)) {
-    return invalid_argument(out + ": has no " + kMarker + ", so it is not a folder that Halfbyte wrote and is not replaced; remove it yourself");
+    return invalid_argument(out + ": has no " + kMarker +
+                            ", so it is not a folder that Halfbyte wrote and is not replaced; remove it yourself");
   }
   replaces = true;
   return {};

@@ -13,8 +13,8 @@
 
 namespace halfbyte {
 
-// One linear's weight to NVFP4. group_amax is the largest magnitude over the linears that share a tensor scale (q, k, v;
-// gate, up), so that all of them come out with the same one. Must be deterministic whatever the pool's size.
+// One linear's weight to NVFP4. group_amax is the largest magnitude over the linears that share a tensor scale (q, k,
+// v; gate, up), so that all of them come out with the same one. Must be deterministic whatever the pool's size.
 using RoundWeight = std::function<Result<QuantLinear>(const WeightSource& weight, float group_amax, ThreadPool& pool)>;
 
 struct Recipe {

@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::vector<OutputTensor>> split_into_shards(const std::vector<OutputTensor>& tensors, uint64_t shard_bytes) {
+std::vector<std::vector<OutputTensor>> split_into_shards(const std::vector<OutputTensor>& tensors,
+                                                         uint64_t shard_bytes) {
   std::vector<std::vector<OutputTensor>> shards(1);
   uint64_t filled = 0;
   for (const OutputTensor& tensor : tensors) {

@@ -22,12 +22,13 @@ struct OutputTensor {
   uint64_t bytes = 0;
 };
 
-// Tensors are put into shards in the order given, so that a layer stays together; inside a file they are ordered by element
-// size and then name, so that every tensor is aligned to its elements.
+// Tensors are put into shards in the order given, so that a layer stays together; inside a file they are ordered by
+// element size and then name, so that every tensor is aligned to its elements.
 class SafetensorsWriter {
  public:
   // One file model.safetensors, or model-00001-of-0000N.safetensors and an index when they exceed shard_bytes.
-  static Result<std::unique_ptr<SafetensorsWriter>> create(OutputFolder& folder, const std::vector<OutputTensor>& tensors,
+  static Result<std::unique_ptr<SafetensorsWriter>> create(OutputFolder& folder,
+                                                           const std::vector<OutputTensor>& tensors,
                                                            uint64_t shard_bytes);
 
   // Part of a tensor: `bytes` at `offset` from its start.

@@ -25,7 +25,9 @@ using testing::TinyModel;
 class GgufModelTest : public ::testing::Test {
  protected:
   Result<ModelSource> open(const std::string& file) { return open_model_source(folder_.write("m.gguf", file)); }
-  Result<TokenizerSource> tokenizer(const std::string& file) { return open_tokenizer_source(folder_.write("m.gguf", file)); }
+  Result<TokenizerSource> tokenizer(const std::string& file) {
+    return open_tokenizer_source(folder_.write("m.gguf", file));
+  }
   TempFolder folder_;
 };
 
@@ -36,10 +38,20 @@ TEST_F(GgufModelTest, MapsNames) {
   m.tied = false;
   m.qk_norm = true;
   HB_ASSERT_OK(const ModelSource source, open(tiny_gguf(m)));
-  const char* const expected[] = {
-      "lm_head.weight", "model.embed_tokens.weight", "model.norm.weight", "model.layers.0.input_layernorm.weight", "model.layers.10.post_attention_layernorm.weight",
-      "model.layers.10.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight", "model.layers.0.self_attn.o_proj.weight",
-      "model.layers.0.self_attn.q_norm.weight", "model.layers.0.self_attn.k_norm.weight", "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"};
+  const char* const expected[] = {"lm_head.weight",
+                                  "model.embed_tokens.weight",
+                                  "model.norm.weight",
+                                  "model.layers.0.input_layernorm.weight",
+                                  "model.layers.10.post_attention_layernorm.weight",
+                                  "model.layers.10.self_attn.q_proj.weight",
+                                  "model.layers.0.self_attn.k_proj.weight",
+                                  "model.layers.0.self_attn.v_proj.weight",
+                                  "model.layers.0.self_attn.o_proj.weight",
+                                  "model.layers.0.self_attn.q_norm.weight",
+                                  "model.layers.0.self_attn.k_norm.weight",
+                                  "model.layers.0.mlp.gate_proj.weight",
+                                  "model.layers.0.mlp.up_proj.weight",
+                                  "model.layers.0.mlp.down_proj.weight"};
   for (const char* name : expected) EXPECT_NE(source.tensors->find(name), nullptr) << name;
   EXPECT_EQ(source.tensors->tensors().size(), 3u + 11u * 11u);
   const TensorInfo* down = source.tensors->find("model.layers.3.mlp.down_proj.weight");
@@ -59,10 +71,12 @@ TEST_F(GgufModelTest, UndoesTheRowOrderOfLlama) {
       for (int64_t half = 0; half < 2; ++half)
         for (int64_t j = 0; j < hd / 2; ++j)
           for (int64_t c = 0; c < columns; ++c)
-            out[static_cast<size_t>((head * hd + 2 * j + half) * columns + c)] = hf[static_cast<size_t>((head * hd + half * (hd / 2) + j) * columns + c)];
+            out[static_cast<size_t>((head * hd + 2 * j + half) * columns + c)] =
+                hf[static_cast<size_t>((head * hd + half * (hd / 2) + j) * columns + c)];
     return out;
   };
-  const auto q = tiny_values(static_cast<size_t>(heads * hd * hidden), 100), k = tiny_values(static_cast<size_t>(kv_heads * hd * hidden), 101);
+  const auto q = tiny_values(static_cast<size_t>(heads * hd * hidden), 100),
+             k = tiny_values(static_cast<size_t>(kv_heads * hd * hidden), 101);
   const auto qb = tiny_values(static_cast<size_t>(heads * hd), 102);
   for (const std::string arch : {"llama", "qwen2"}) {
     TinyModel m;
@@ -118,7 +132,9 @@ TEST_F(GgufModelTest, Configuration) {
 TEST_F(GgufModelTest, RefusesOtherModels) {
   TinyModel m;
   m.arch = "gemma3";
-  expect_failure(open(tiny_gguf(m)), StatusCode::kUnsupported, {"m.gguf", "'gemma3'", "LlamaForCausalLM (llama), Qwen2ForCausalLM (qwen2), Qwen3ForCausalLM (qwen3)"});
+  expect_failure(
+      open(tiny_gguf(m)), StatusCode::kUnsupported,
+      {"m.gguf", "'gemma3'", "LlamaForCausalLM (llama), Qwen2ForCausalLM (qwen2), Qwen3ForCausalLM (qwen3)"});
   m.arch = "llama";
   const auto with = [&](auto&& change) {
     GgufBuilder file;
@@ -129,16 +145,30 @@ TEST_F(GgufModelTest, RefusesOtherModels) {
   };
   const auto unsupported = StatusCode::kUnsupported, invalid = StatusCode::kInvalidData;
   expect_failure(with([](GgufBuilder& f) { f.u32("llama.expert_count", 8); }), unsupported, {"m.gguf", "8 experts"});
-  expect_failure(with([](GgufBuilder& f) { f.u32("split.count", 3); }), unsupported, {"one of 3 parts", "llama-gguf-split --merge"});
-  expect_failure(with([](GgufBuilder& f) { f.u32("llama.rope.dimension_count", 4); }), unsupported, {"'llama.rope.dimension_count'", "expected the head size 8"});
-  expect_failure(with([](GgufBuilder& f) { f.text("llama.rope.scaling.type", "longrope"); }), unsupported, {"'longrope'", "supported: none, linear, yarn"});
-  expect_failure(with([](GgufBuilder& f) { f.f32("llama.rope.scaling.yarn_log_multiplier", 0.1f); }), unsupported, {"yarn_log_multiplier"});
-  expect_failure(with([](GgufBuilder& f) { f.u32("llama.attention.value_length", 16); }), unsupported, {"value_length"});
-  expect_failure(with([](GgufBuilder& f) { f.f32_tensor("blk.0.ffn_gate_exps.weight", {1}, {1}); }), unsupported, {"'blk.0.ffn_gate_exps.weight'", "2 layers"});
-  expect_failure(with([](GgufBuilder& f) { f.f32_tensor("blk.2.attn_q.weight", {32, 32}, std::vector<float>(1024)); }), unsupported, {"'blk.2.attn_q.weight'"});
-  expect_failure(with([](GgufBuilder& f) { f.f32_tensor("blk.00.attn_q.weight", {32, 32}, std::vector<float>(1024)); }), unsupported, {"'blk.00.attn_q.weight'"});
-  expect_failure(with([](GgufBuilder& f) { f.f32_tensor("../etc/passwd", {1}, {1}); }), unsupported, {"'../etc/passwd'"});
-  expect_failure(with([](GgufBuilder& f) { f.u32("tokenizer.ggml.bos_token_id", 24); }), invalid, {"m.gguf", "24", "outside the vocabulary of 24"});
+  expect_failure(with([](GgufBuilder& f) { f.u32("split.count", 3); }), unsupported,
+                 {"one of 3 parts", "llama-gguf-split --merge"});
+  expect_failure(with([](GgufBuilder& f) { f.u32("llama.rope.dimension_count", 4); }), unsupported,
+                 {"'llama.rope.dimension_count'", "expected the head size 8"});
+  expect_failure(with([](GgufBuilder& f) { f.text("llama.rope.scaling.type", "longrope"); }), unsupported,
+                 {"'longrope'", "supported: none, linear, yarn"});
+  expect_failure(with([](GgufBuilder& f) { f.f32("llama.rope.scaling.yarn_log_multiplier", 0.1f); }), unsupported,
+                 {"yarn_log_multiplier"});
+  expect_failure(with([](GgufBuilder& f) { f.u32("llama.attention.value_length", 16); }), unsupported,
+                 {"value_length"});
+  expect_failure(with([](GgufBuilder& f) { f.f32_tensor("blk.0.ffn_gate_exps.weight", {1}, {1}); }), unsupported,
+                 {"'blk.0.ffn_gate_exps.weight'", "2 layers"});
+  expect_failure(with([](GgufBuilder& f) {
+                   f.f32_tensor("blk.2.attn_q.weight", {32, 32}, std::vector<float>(1024));
+                 }),
+                 unsupported, {"'blk.2.attn_q.weight'"});
+  expect_failure(with([](GgufBuilder& f) {
+                   f.f32_tensor("blk.00.attn_q.weight", {32, 32}, std::vector<float>(1024));
+                 }),
+                 unsupported, {"'blk.00.attn_q.weight'"});
+  expect_failure(with([](GgufBuilder& f) { f.f32_tensor("../etc/passwd", {1}, {1}); }), unsupported,
+                 {"'../etc/passwd'"});
+  expect_failure(with([](GgufBuilder& f) { f.u32("tokenizer.ggml.bos_token_id", 24); }), invalid,
+                 {"m.gguf", "24", "outside the vocabulary of 24"});
   GgufBuilder empty;
   add_tiny_metadata(empty, m);
   expect_failure(open(empty.str()), invalid, {"m.gguf", "no tensors"});
@@ -151,7 +181,13 @@ TEST_F(GgufModelTest, RequiredKeysAndRanges) {
   const auto with = [&](const std::string& skip, auto&& change) {
     GgufBuilder file;
     file.text("general.architecture", "qwen3");
-    for (const auto& [key, value] : std::initializer_list<std::pair<std::string, uint32_t>>{{"block_count", 1}, {"context_length", 64}, {"embedding_length", 16}, {"feed_forward_length", 16}, {"attention.head_count", 2}, {"attention.head_count_kv", 1}}) {
+    for (const auto& [key, value] :
+         std::initializer_list<std::pair<std::string, uint32_t>>{{"block_count", 1},
+                                                                 {"context_length", 64},
+                                                                 {"embedding_length", 16},
+                                                                 {"feed_forward_length", 16},
+                                                                 {"attention.head_count", 2},
+                                                                 {"attention.head_count_kv", 1}}) {
       if (key != skip) file.u32("qwen3." + key, value);
     }
     file.f32_tensor("token_embd.weight", {16, 4}, std::vector<float>(64));
@@ -160,17 +196,30 @@ TEST_F(GgufModelTest, RequiredKeysAndRanges) {
   };
   const auto nothing = [](GgufBuilder&) {};
   ASSERT_TRUE(with("", nothing).ok());
-  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"}) {
-    expect_failure(with(key, nothing), StatusCode::kInvalidData, {"m.gguf", std::string("'qwen3.") + key + "'", "has no metadata key"});
-    expect_failure(with(key, [&](GgufBuilder& f) { f.u32(std::string("qwen3.") + key, 0); }), StatusCode::kInvalidData, {key});
-    expect_failure(with(key, [&](GgufBuilder& f) { f.i32(std::string("qwen3.") + key, -5); }), StatusCode::kInvalidData, {key, "-5"});
+  for (const char* key :
+       {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"}) {
+    expect_failure(with(key, nothing), StatusCode::kInvalidData,
+                   {"m.gguf", std::string("'qwen3.") + key + "'", "has no metadata key"});
+    expect_failure(with(key, [&](GgufBuilder& f) { f.u32(std::string("qwen3.") + key, 0); }), StatusCode::kInvalidData,
+                   {key});
+    expect_failure(with(key, [&](GgufBuilder& f) { f.i32(std::string("qwen3.") + key, -5); }), StatusCode::kInvalidData,
+                   {key, "-5"});
   }
-  expect_failure(with("attention.head_count_kv", [](GgufBuilder& f) { f.u32("qwen3.attention.head_count_kv", 3); }), StatusCode::kInvalidData, {"num_attention_heads 2", "num_key_value_heads 3"});
+  expect_failure(with("attention.head_count_kv", [](GgufBuilder& f) { f.u32("qwen3.attention.head_count_kv", 3); }),
+                 StatusCode::kInvalidData, {"num_attention_heads 2", "num_key_value_heads 3"});
   // Per-layer heads: equal ones are one number.
-  EXPECT_TRUE(with("attention.head_count_kv", [](GgufBuilder& f) { f.i32s("qwen3.attention.head_count_kv", {1, 1}); }).ok());
-  expect_failure(with("attention.head_count_kv", [](GgufBuilder& f) { f.i32s("qwen3.attention.head_count_kv", {1, 2}); }), StatusCode::kUnsupported, {"differs between layers"});
-  expect_failure(with("", [](GgufBuilder& f) { f.f32("qwen3.rope.freq_base", INFINITY); }), StatusCode::kInvalidData, {"'qwen3.rope.freq_base'", "not finite"});
-  expect_failure(with("", [](GgufBuilder& f) { f.f32("qwen3.attention.layer_norm_rms_epsilon", -1.0f); }), StatusCode::kInvalidData, {"layer_norm_rms_epsilon", "-1"});
+  EXPECT_TRUE(with("attention.head_count_kv", [](GgufBuilder& f) {
+                f.i32s("qwen3.attention.head_count_kv", {1, 1});
+              }).ok());
+  expect_failure(with("attention.head_count_kv",
+                      [](GgufBuilder& f) {
+                        f.i32s("qwen3.attention.head_count_kv", {1, 2});
+                      }),
+                 StatusCode::kUnsupported, {"differs between layers"});
+  expect_failure(with("", [](GgufBuilder& f) { f.f32("qwen3.rope.freq_base", INFINITY); }), StatusCode::kInvalidData,
+                 {"'qwen3.rope.freq_base'", "not finite"});
+  expect_failure(with("", [](GgufBuilder& f) { f.f32("qwen3.attention.layer_norm_rms_epsilon", -1.0f); }),
+                 StatusCode::kInvalidData, {"layer_norm_rms_epsilon", "-1"});
 }
 
 TEST_F(GgufModelTest, RopeScaling) {
@@ -183,13 +232,21 @@ TEST_F(GgufModelTest, RopeScaling) {
     add_tiny_tensors(file, m);
     return open(file.str());
   };
-  HB_ASSERT_OK(const ModelSource linear, with([](GgufBuilder& f) { f.text("qwen2.rope.scaling.type", "linear").f32("qwen2.rope.scaling.factor", 2.5f); }));
+  HB_ASSERT_OK(const ModelSource linear, with([](GgufBuilder& f) {
+                 f.text("qwen2.rope.scaling.type", "linear").f32("qwen2.rope.scaling.factor", 2.5f);
+               }));
   EXPECT_EQ(linear.config.rope.kind, RopeKind::kLinear);
   EXPECT_EQ(linear.config.rope.factor, 2.5);
-  HB_ASSERT_OK(const ModelSource yarn, with([](GgufBuilder& f) { f.text("qwen2.rope.scaling.type", "yarn").f32("qwen2.rope.scaling.factor", 4.0f).u32("qwen2.rope.scaling.original_context_length", 32); }));
+  HB_ASSERT_OK(const ModelSource yarn, with([](GgufBuilder& f) {
+                 f.text("qwen2.rope.scaling.type", "yarn")
+                     .f32("qwen2.rope.scaling.factor", 4.0f)
+                     .u32("qwen2.rope.scaling.original_context_length", 32);
+               }));
   EXPECT_EQ(yarn.config.rope.kind, RopeKind::kYarn);
   EXPECT_EQ(yarn.config.rope.original_max_position, 32);
-  HB_ASSERT_OK(const ModelSource none, with([](GgufBuilder& f) { f.text("qwen2.rope.scaling.type", "none").f32("qwen2.rope.scaling.factor", 0.0f); }));
+  HB_ASSERT_OK(const ModelSource none, with([](GgufBuilder& f) {
+                 f.text("qwen2.rope.scaling.type", "none").f32("qwen2.rope.scaling.factor", 0.0f);
+               }));
   EXPECT_EQ(none.config.rope.kind, RopeKind::kDefault);
   EXPECT_EQ(none.config.rope.factor, 1.0);
 }
@@ -201,8 +258,10 @@ TEST_F(GgufModelTest, RopeFreqsOfLlama3) {
     for (int64_t i = 0; i < hd; i += 2) {
       const double wavelength = 2 * M_PI * std::pow(theta, static_cast<double>(i) / static_cast<double>(hd));
       const double low = 8192.0 / 1.0, high = 8192.0 / 4.0;
-      if (wavelength < high) out.push_back(1.0f);
-      else if (wavelength > low) out.push_back(static_cast<float>(factor));
+      if (wavelength < high)
+        out.push_back(1.0f);
+      else if (wavelength > low)
+        out.push_back(static_cast<float>(factor));
       else {
         const double smooth = (8192.0 / wavelength - 1.0) / (4.0 - 1.0);
         out.push_back(static_cast<float>(1.0 / ((1.0 - smooth) / factor + smooth)));
@@ -235,7 +294,8 @@ TEST_F(GgufModelTest, RopeFreqsOfLlama3) {
   HB_ASSERT_OK(const ModelSource odd, with(other));
   EXPECT_EQ(odd.config.rope.kind, RopeKind::kDefault);
   EXPECT_EQ(odd.config.rope.frequency_factors, other);
-  expect_failure(with(std::vector<float>(31, 1.0f)), StatusCode::kInvalidData, {"'rope_freqs.weight'", "31", "half of the head size 64"});
+  expect_failure(with(std::vector<float>(31, 1.0f)), StatusCode::kInvalidData,
+                 {"'rope_freqs.weight'", "31", "half of the head size 64"});
   other[3] = 0.0f;
   expect_failure(with(other), StatusCode::kInvalidData, {"'rope_freqs.weight'", "index 3"});
   other[3] = NAN;
@@ -246,8 +306,10 @@ TEST_F(GgufModelTest, InterleavedRowsNeedWholeHeads) {
   TinyModel m;
   GgufBuilder file;
   add_tiny_metadata(file, m);
-  file.f32_tensor("token_embd.weight", {32, 24}, tiny_values(32 * 24, 1)).f32_tensor("blk.0.attn_q.weight", {32, 12}, tiny_values(384, 2));
-  expect_failure(open(file.str()), StatusCode::kInvalidData, {"m.gguf", "'blk.0.attn_q.weight'", "[12, 32]", "4 heads"});
+  file.f32_tensor("token_embd.weight", {32, 24}, tiny_values(32 * 24, 1))
+      .f32_tensor("blk.0.attn_q.weight", {32, 12}, tiny_values(384, 2));
+  expect_failure(open(file.str()), StatusCode::kInvalidData,
+                 {"m.gguf", "'blk.0.attn_q.weight'", "[12, 32]", "4 heads"});
 }
 
 // Vocabulary.
@@ -255,9 +317,15 @@ TEST_F(GgufModelTest, InterleavedRowsNeedWholeHeads) {
 TEST_F(GgufModelTest, Vocabulary) {
   GgufBuilder file;
   file.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "qwen2");
-  file.texts("tokenizer.ggml.tokens", {"a", "b", "ab", "<|end|>", "<think>", "[PAD5]", "gone"}).i32s("tokenizer.ggml.token_type", {1, 1, 1, 3, 4, 4, 5});
-  file.texts("tokenizer.ggml.merges", {"a b"}).u32("tokenizer.ggml.eos_token_id", 3).u32("tokenizer.ggml.bos_token_id", 3).boolean("tokenizer.ggml.add_bos_token", false);
-  file.text("tokenizer.chat_template", "T").texts("tokenizer.chat_templates", {"tool_use"}).text("tokenizer.chat_template.tool_use", "U");
+  file.texts("tokenizer.ggml.tokens", {"a", "b", "ab", "<|end|>", "<think>", "[PAD5]", "gone"})
+      .i32s("tokenizer.ggml.token_type", {1, 1, 1, 3, 4, 4, 5});
+  file.texts("tokenizer.ggml.merges", {"a b"})
+      .u32("tokenizer.ggml.eos_token_id", 3)
+      .u32("tokenizer.ggml.bos_token_id", 3)
+      .boolean("tokenizer.ggml.add_bos_token", false);
+  file.text("tokenizer.chat_template", "T")
+      .texts("tokenizer.chat_templates", {"tool_use"})
+      .text("tokenizer.chat_template.tool_use", "U");
   HB_ASSERT_OK(const TokenizerSource source, tokenizer(file.str()));
   ASSERT_TRUE(source.vocab.has_value());
   EXPECT_EQ(source.vocab->pre, "qwen2");
@@ -281,7 +349,9 @@ TEST_F(GgufModelTest, Vocabulary) {
 TEST_F(GgufModelTest, BosByDefault) {
   const auto add_bos = [&](const char* pre, bool with_bos) {
     GgufBuilder file;
-    file.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", pre).texts("tokenizer.ggml.tokens", {"a", "<s>"});
+    file.text("tokenizer.ggml.model", "gpt2")
+        .text("tokenizer.ggml.pre", pre)
+        .texts("tokenizer.ggml.tokens", {"a", "<s>"});
     if (with_bos) file.u32("tokenizer.ggml.bos_token_id", 1);
     return tokenizer(file.str())->vocab->add_bos;
   };
@@ -300,16 +370,24 @@ TEST_F(GgufModelTest, BadVocabularies) {
   };
   const auto invalid = StatusCode::kInvalidData;
   ASSERT_TRUE(with([](GgufBuilder&) {}).ok());
-  expect_failure(with([](GgufBuilder& f) { f.i32s("tokenizer.ggml.token_type", {1}); }), invalid, {"m.gguf", "token_type", "1 entries", "2 tokens"});
-  expect_failure(with([](GgufBuilder& f) { f.u32("tokenizer.ggml.eos_token_id", 2); }), invalid, {"eos_token_id", "is 2", "vocabulary of 2"});
-  expect_failure(with([](GgufBuilder& f) { f.i32("tokenizer.ggml.eos_token_id", -2); }), invalid, {"eos_token_id", "-2"});
-  expect_failure(with([](GgufBuilder& f) { f.text("tokenizer.ggml.merges", "a b"); }), invalid, {"merges", "expected an array of strings"});
-  expect_failure(with([](GgufBuilder& f) { f.texts("tokenizer.chat_templates", {"x"}); }), invalid, {"chat_templates", "'x'"});
+  expect_failure(with([](GgufBuilder& f) { f.i32s("tokenizer.ggml.token_type", {1}); }), invalid,
+                 {"m.gguf", "token_type", "1 entries", "2 tokens"});
+  expect_failure(with([](GgufBuilder& f) { f.u32("tokenizer.ggml.eos_token_id", 2); }), invalid,
+                 {"eos_token_id", "is 2", "vocabulary of 2"});
+  expect_failure(with([](GgufBuilder& f) { f.i32("tokenizer.ggml.eos_token_id", -2); }), invalid,
+                 {"eos_token_id", "-2"});
+  expect_failure(with([](GgufBuilder& f) { f.text("tokenizer.ggml.merges", "a b"); }), invalid,
+                 {"merges", "expected an array of strings"});
+  expect_failure(with([](GgufBuilder& f) { f.texts("tokenizer.chat_templates", {"x"}); }), invalid,
+                 {"chat_templates", "'x'"});
   // "None" in the spelling of some converters.
-  EXPECT_TRUE(with([](GgufBuilder& f) { f.u32("tokenizer.ggml.eos_token_id", UINT32_MAX).i32("tokenizer.ggml.bos_token_id", -1); }).ok());
+  EXPECT_TRUE(with([](GgufBuilder& f) {
+                f.u32("tokenizer.ggml.eos_token_id", UINT32_MAX).i32("tokenizer.ggml.bos_token_id", -1);
+              }).ok());
   GgufBuilder spm;
   spm.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", {"a"});
-  expect_failure(tokenizer(spm.str()), StatusCode::kUnsupported, {"m.gguf", "'llama'", "supported: gpt2 (byte-level BPE)"});
+  expect_failure(tokenizer(spm.str()), StatusCode::kUnsupported,
+                 {"m.gguf", "'llama'", "supported: gpt2 (byte-level BPE)"});
   expect_failure(tokenizer(GgufBuilder().u32("x", 1).str()), StatusCode::kNotFound, {"m.gguf", "no vocabulary"});
   expect_failure(tokenizer(GgufBuilder().text("tokenizer.ggml.model", "gpt2").str()), invalid, {"no tokens"});
 }

@@ -19,7 +19,8 @@ using testing::little;
 Result<GgufFile> parse(const std::string& file) {
   // Exactly sized, so that a sanitizer sees a read past the end.
   static std::vector<std::byte> bytes;
-  bytes.assign(reinterpret_cast<const std::byte*>(file.data()), reinterpret_cast<const std::byte*>(file.data()) + file.size());
+  bytes.assign(reinterpret_cast<const std::byte*>(file.data()),
+               reinterpret_cast<const std::byte*>(file.data()) + file.size());
   bytes.shrink_to_fit();
   return GgufFile::parse(bytes, "m.gguf");
 }
@@ -32,9 +33,20 @@ TEST(Gguf, ReadsTypedMetadata) {
   for (const uint32_t version : {2u, 3u}) {
     GgufBuilder file;
     file.version = version;
-    file.u32("u32", 7).i32("i32", -7).f32("f32", 0.5f).boolean("yes", true).text("text", "h\xc3\xa4").texts("list", {"a", "", "c"}).i32s("ids", {3, -1});
-    file.raw_key("u8", 0, "\xff").raw_key("i8", 1, "\xff").raw_key("u16", 2, little<uint16_t>(65535)).raw_key("i16", 3, little<int16_t>(-2));
-    file.raw_key("u64", 10, little<uint64_t>(5)).raw_key("i64", 11, little<int64_t>(INT64_MIN)).raw_key("f64", 12, little(0.25));
+    file.u32("u32", 7)
+        .i32("i32", -7)
+        .f32("f32", 0.5f)
+        .boolean("yes", true)
+        .text("text", "h\xc3\xa4")
+        .texts("list", {"a", "", "c"})
+        .i32s("ids", {3, -1});
+    file.raw_key("u8", 0, "\xff")
+        .raw_key("i8", 1, "\xff")
+        .raw_key("u16", 2, little<uint16_t>(65535))
+        .raw_key("i16", 3, little<int16_t>(-2));
+    file.raw_key("u64", 10, little<uint64_t>(5))
+        .raw_key("i64", 11, little<int64_t>(INT64_MIN))
+        .raw_key("f64", 12, little(0.25));
     HB_ASSERT_OK(const GgufFile gguf, parse(file.str()));
     EXPECT_EQ(gguf.version(), version);
     EXPECT_EQ(*gguf.integer("u32", 0, 10), 7);
@@ -61,7 +73,13 @@ TEST(Gguf, ReadsTypedMetadata) {
 // llama.cpp PR #26690: one type taken for another.
 TEST(Gguf, TypesAreNotConfused) {
   GgufBuilder file;
-  file.u32("n", 7).f32("f", 1.5f).f32("nan", std::numeric_limits<float>::quiet_NaN()).text("s", "x").boolean("b", true).texts("list", {"a"}).i32s("ids", {1});
+  file.u32("n", 7)
+      .f32("f", 1.5f)
+      .f32("nan", std::numeric_limits<float>::quiet_NaN())
+      .text("s", "x")
+      .boolean("b", true)
+      .texts("list", {"a"})
+      .i32s("ids", {1});
   file.raw_key("big", 10, little<uint64_t>(UINT64_MAX));
   HB_ASSERT_OK(const GgufFile gguf, parse(file.str()));
   const auto invalid = StatusCode::kInvalidData;
@@ -90,7 +108,8 @@ TEST(Gguf, MagicAndVersion) {
   file.magic = "GGUF";
   for (const uint32_t version : {0u, 1u, 4u}) {
     file.version = version;
-    expect_failure(parse(file.str()), StatusCode::kUnsupported, {"m.gguf", "version " + std::to_string(version), "supported: 2 and 3"});
+    expect_failure(parse(file.str()), StatusCode::kUnsupported,
+                   {"m.gguf", "version " + std::to_string(version), "supported: 2 and 3"});
   }
   file.version = 0x03000000;
   expect_failure(parse(file.str()), StatusCode::kUnsupported, {"big-endian", "gguf-convert-endian"});
@@ -112,24 +131,33 @@ TEST(Gguf, CountsAreBounded) {
 TEST(Gguf, LengthsAreBounded) {
   const std::string head = "GGUF" + little<uint32_t>(3) + little<uint64_t>(0) + little<uint64_t>(1);
   const std::string key = gguf_string("key");
-  for (const uint64_t length : {uint64_t{100}, uint64_t{1} << 31, (uint64_t{1} << 32) + 1, UINT64_MAX - 8, UINT64_MAX}) {
+  for (const uint64_t length :
+       {uint64_t{100}, uint64_t{1} << 31, (uint64_t{1} << 32) + 1, UINT64_MAX - 8, UINT64_MAX}) {
     const std::string tail = little(length) + std::string(16, 'x');
-    expect_refused(head + tail, {"m.gguf", "a metadata key"});                                       // the key's name
-    expect_refused(head + key + little<uint32_t>(8) + tail, {"a metadata string"});                  // a string
-    expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(5) + tail, {"'key'", "array of " + std::to_string(length) + " int32"});
-    expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(8) + tail, {"'key'", "array of " + std::to_string(length) + " strings"});
+    expect_refused(head + tail, {"m.gguf", "a metadata key"});                       // the key's name
+    expect_refused(head + key + little<uint32_t>(8) + tail, {"a metadata string"});  // a string
+    expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(5) + tail,
+                   {"'key'", "array of " + std::to_string(length) + " int32"});
+    expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(8) + tail,
+                   {"'key'", "array of " + std::to_string(length) + " strings"});
     // A string inside an array.
-    expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(8) + little<uint64_t>(1) + tail, {"a string of a metadata array"});
+    expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(8) + little<uint64_t>(1) + tail,
+                   {"a string of a metadata array"});
   }
   // Number of elements times size overflows 64 bits.
-  expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(12) + little<uint64_t>((uint64_t{1} << 61) + 1) + std::string(8, 'x'), {"'key'", "float64"});
+  expect_refused(head + key + little<uint32_t>(9) + little<uint32_t>(12) + little<uint64_t>((uint64_t{1} << 61) + 1) +
+                     std::string(8, 'x'),
+                 {"'key'", "float64"});
 }
 
 TEST(Gguf, UnknownTypesAndNestedArrays) {
   expect_refused(GgufBuilder().raw_key("k", 13, "xxxx").str(), {"'k'", "unknown type 13"});
   expect_refused(GgufBuilder().raw_key("k", UINT32_MAX, "xxxx").str(), {"'k'", "unknown type"});
-  expect_refused(GgufBuilder().raw_key("k", 9, little<uint32_t>(9) + little<uint64_t>(1) + std::string(12, '\0')).str(), {"'k'", "array of type 9"});
-  expect_refused(GgufBuilder().raw_key("k", 9, little<uint32_t>(99) + little<uint64_t>(1) + std::string(12, '\0')).str(), {"'k'", "array of type 99"});
+  expect_refused(GgufBuilder().raw_key("k", 9, little<uint32_t>(9) + little<uint64_t>(1) + std::string(12, '\0')).str(),
+                 {"'k'", "array of type 9"});
+  expect_refused(
+      GgufBuilder().raw_key("k", 9, little<uint32_t>(99) + little<uint64_t>(1) + std::string(12, '\0')).str(),
+      {"'k'", "array of type 99"});
   expect_refused(GgufBuilder().raw_key("k", 7, "\2").str(), {"'k'", "bool with the byte 2"});
 }
 
@@ -141,7 +169,9 @@ TEST(Gguf, DuplicateKeysAndTensors) {
 
 TEST(Gguf, ReadsTensorsInnermostFirst) {
   GgufBuilder file;
-  file.f32_tensor("w", {3, 2}, {1, 2, 3, 4, 5, 6}).f32_tensor("scalar", {}, {9}).tensor("q", {64, 2}, 2, std::string(4 * 18, '\0'));
+  file.f32_tensor("w", {3, 2}, {1, 2, 3, 4, 5, 6})
+      .f32_tensor("scalar", {}, {9})
+      .tensor("q", {64, 2}, 2, std::string(4 * 18, '\0'));
   const std::string text = file.str();
   HB_ASSERT_OK(const GgufFile gguf, parse(text));
   ASSERT_EQ(gguf.tensors().size(), 3u);
@@ -167,7 +197,8 @@ TEST(Gguf, Alignment) {
   expect_refused(GgufBuilder().u32("general.alignment", 24).str(), {"'general.alignment'", "power of two"});
   expect_refused(GgufBuilder().u32("general.alignment", 1u << 31).str(), {"'general.alignment'"});
   expect_refused(GgufBuilder().text("general.alignment", "32").str(), {"'general.alignment'", "string"});
-  expect_refused(GgufBuilder().f32_tensor("a", {9}, std::vector<float>(9)).raw_tensor("b", {1}, 0, 4).str(), {"'b'", "offset 4", "multiple of the alignment 32"});
+  expect_refused(GgufBuilder().f32_tensor("a", {9}, std::vector<float>(9)).raw_tensor("b", {1}, 0, 4).str(),
+                 {"'b'", "offset 4", "multiple of the alignment 32"});
 }
 
 // CVE-2026-7482: every tensor is range-checked against the file. CVE-2025-53630, CVE-2026-27940: sums that overflow.
@@ -182,9 +213,9 @@ TEST(Gguf, TensorsLieInTheFile) {
   expect_refused(file(64, {1}), {"m.gguf", "'bad'", "4 bytes at offset 64", "beyond the file", "download"});
   expect_refused(file(32, {16}), {"'bad'", "beyond"});
   expect_refused(file(uint64_t{1} << 40, {1}), {"'bad'", "beyond"});
-  expect_refused(file(UINT64_MAX - 31, {8}), {"'bad'", "beyond"});             // offset + size wraps to a small number
+  expect_refused(file(UINT64_MAX - 31, {8}), {"'bad'", "beyond"});  // offset + size wraps to a small number
   expect_refused(file(UINT64_MAX / 32 * 32, {1}), {"'bad'", "beyond"});
-  expect_refused(file(0, {uint64_t{1} << 62, 4}), {"'bad'", "too large"});       // elements * 4 wraps
+  expect_refused(file(0, {uint64_t{1} << 62, 4}), {"'bad'", "too large"});  // elements * 4 wraps
   expect_refused(file(0, {uint64_t{1} << 32, uint64_t{1} << 32}), {"'bad'", "too large"});
   expect_refused(file(0, {UINT64_MAX}), {"'bad'", "dimension of 18446744073709551615"});
   expect_refused(file(0, {0}), {"'bad'", "dimension of 0"});
@@ -194,19 +225,34 @@ TEST(Gguf, TensorsLieInTheFile) {
 
 TEST(Gguf, TensorTypes) {
   const auto file = [](uint32_t type) { return GgufBuilder().tensor("t", {256}, type, std::string(1024, '\0')).str(); };
-  for (const auto& [type, name] : std::initializer_list<std::pair<uint32_t, std::string>>{{6, "Q5_0"}, {7, "Q5_1"}, {12, "Q4_K"}, {13, "Q5_K"}, {14, "Q6_K"}, {20, "IQ4_NL"}, {39, "MXFP4"}, {40, "NVFP4"}, {28, "F64"}}) {
-    expect_failure(parse(file(type)), StatusCode::kUnsupported, {"m.gguf", "'t'", name, "supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0", "use a BF16 or Q8_0 file"});
+  for (const auto& [type, name] : std::initializer_list<std::pair<uint32_t, std::string>>{{6, "Q5_0"},
+                                                                                          {7, "Q5_1"},
+                                                                                          {12, "Q4_K"},
+                                                                                          {13, "Q5_K"},
+                                                                                          {14, "Q6_K"},
+                                                                                          {20, "IQ4_NL"},
+                                                                                          {39, "MXFP4"},
+                                                                                          {40, "NVFP4"},
+                                                                                          {28, "F64"}}) {
+    expect_failure(parse(file(type)), StatusCode::kUnsupported,
+                   {"m.gguf", "'t'", name, "supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0", "use a BF16 or Q8_0 file"});
   }
-  expect_refused(file(4), {"'t'", "unknown element type 4"});    // Q4_2, removed long ago
+  expect_refused(file(4), {"'t'", "unknown element type 4"});  // Q4_2, removed long ago
   expect_refused(file(1000), {"'t'", "unknown element type 1000"});
   // Rows that are no whole number of blocks, though the total is.
-  expect_refused(GgufBuilder().tensor("t", {16, 2}, 8, std::string(34, '\0')).str(), {"'t'", "[2, 16]", "32-element blocks"});
+  expect_refused(GgufBuilder().tensor("t", {16, 2}, 8, std::string(34, '\0')).str(),
+                 {"'t'", "[2, 16]", "32-element blocks"});
   expect_refused(GgufBuilder().tensor("t", {33}, 8, std::string(68, '\0')).str(), {"'t'", "[33]"});
 }
 
 TEST(Gguf, TruncatedAnywhereIsRefused) {
   GgufBuilder file;
-  file.u32("n", 7).texts("list", {"a", "b"}).text("t", "hello").i32s("ids", {1, 2}).f32_tensor("a", {3}, {1, 2, 3}).f32_tensor("b", {2}, {1, 2});
+  file.u32("n", 7)
+      .texts("list", {"a", "b"})
+      .text("t", "hello")
+      .i32s("ids", {1, 2})
+      .f32_tensor("a", {3}, {1, 2, 3})
+      .f32_tensor("b", {2}, {1, 2});
   const std::string whole = file.str();
   ASSERT_TRUE(parse(whole).ok());
   for (size_t n = 0; n < whole.size(); ++n) expect_refused(whole.substr(0, n), {"m.gguf"});
@@ -214,7 +260,8 @@ TEST(Gguf, TruncatedAnywhereIsRefused) {
 
 TEST(Gguf, NamesInMessagesArePrintable) {
   expect_refused(GgufBuilder().u32("bad\n\x1b[2Jkey", 1).u32("bad\n\x1b[2Jkey", 1).str(), {"\\n", "\\x1"});
-  expect_refused(GgufBuilder().raw_tensor(std::string(1025, 'n'), {1}, 0, 0).str(), {"1025 bytes long", "limit is 1024"});
+  expect_refused(GgufBuilder().raw_tensor(std::string(1025, 'n'), {1}, 0, 0).str(),
+                 {"1025 bytes long", "limit is 1024"});
 }
 
 }  // namespace

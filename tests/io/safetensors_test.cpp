@@ -25,8 +25,14 @@ void expect_refused(const std::string& file, std::initializer_list<std::string> 
 
 TEST(Safetensors, ReadsEveryTypeAndRank) {
   SafetensorsFile file;
-  file.add_zeros("b", "BF16", {2, 3}).add_zeros("scalar", "F32", {}).add_zeros("empty", "F16", {0, 4}).add_zeros("a", "F8_E4M3", {5});
-  file.add_zeros("i", "I64", {2}).add_zeros("u", "U8", {1, 1, 2}).add_zeros("flag", "BOOL", {3}).add_zeros("d", "F64", {1});
+  file.add_zeros("b", "BF16", {2, 3})
+      .add_zeros("scalar", "F32", {})
+      .add_zeros("empty", "F16", {0, 4})
+      .add_zeros("a", "F8_E4M3", {5});
+  file.add_zeros("i", "I64", {2})
+      .add_zeros("u", "U8", {1, 1, 2})
+      .add_zeros("flag", "BOOL", {3})
+      .add_zeros("d", "F64", {1});
   HB_ASSERT_OK(const auto entries, parse(file.str()));
   ASSERT_EQ(entries.size(), 8u);
   EXPECT_EQ(entries[0].name, "a");  // by name
@@ -41,7 +47,10 @@ TEST(Safetensors, ReadsEveryTypeAndRank) {
 }
 
 TEST(Safetensors, AcceptsMetadataAndPadding) {
-  EXPECT_TRUE(parse(raw_safetensors(R"({"__metadata__":{"format":"pt"},"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}   )", "z")).ok());
+  EXPECT_TRUE(
+      parse(raw_safetensors(
+                R"({"__metadata__":{"format":"pt"},"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}   )", "z"))
+          .ok());
   EXPECT_TRUE(parse(raw_safetensors("{}", "")).ok());
 }
 
@@ -68,11 +77,15 @@ TEST(Safetensors, BrokenJson) {
   expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1]}})", "z"), {"m.safetensors", "x", "data_offsets"});
   expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","data_offsets":[0,1]}})", "z"), {"x", "shape"});
   expect_refused(raw_safetensors(R"({"x":{"shape":[1],"data_offsets":[0,1]}})", "z"), {"x", "dtype"});
-  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", "z"), {"x", "data_offsets", "[begin, end]"});
-  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", "z"), {"x", "shape", "-1"});
+  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", "z"),
+                 {"x", "data_offsets", "[begin, end]"});
+  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", "z"),
+                 {"x", "shape", "-1"});
   expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", "z"), {"x", "shape"});
-  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "z"), {"x", "ends before it begins"});
-  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "z"), {"9 dimensions", "at most 8"});
+  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", "z"),
+                 {"x", "ends before it begins"});
+  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "z"),
+                 {"9 dimensions", "at most 8"});
   expect_refused(raw_safetensors(R"({"__metadata__":{"a":1}})", ""), {"__metadata__"});
   expect_refused(raw_safetensors(std::string("{\"a\xff\":1}"), ""), {"m.safetensors"});
 }
@@ -94,16 +107,21 @@ TEST(Safetensors, ShapeTimesTypeIsBytes) {
   expect_refused(raw_safetensors(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", ""),
                  {"'x'", "more than 2^64"});
   // 2^62 * 4 = 2^64.
-  expect_refused(raw_safetensors(R"({"x":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", ""), {"'x'", "more than 2^64"});
+  expect_refused(raw_safetensors(R"({"x":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", ""),
+                 {"'x'", "more than 2^64"});
 }
 
 TEST(Safetensors, OffsetsStartAtZeroWithoutGapsOrOverlaps) {
-  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "zz"), {"'x'", "begins at byte 1", "gap", "expected 0"});
+  expect_refused(raw_safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "zz"),
+                 {"'x'", "begins at byte 1", "gap", "expected 0"});
   const std::string a = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)";
-  expect_refused(raw_safetensors(a + R"("b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})", "zzzz"), {"'b'", "gap", "expected 2"});
-  expect_refused(raw_safetensors(a + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "zzz"), {"'b'", "inside the tensor before it"});
+  expect_refused(raw_safetensors(a + R"("b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})", "zzzz"),
+                 {"'b'", "gap", "expected 2"});
+  expect_refused(raw_safetensors(a + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "zzz"),
+                 {"'b'", "inside the tensor before it"});
   // An empty tensor inside another one overlaps it too.
-  expect_refused(raw_safetensors(a + R"("b":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}})", "zz"), {"'b'", "inside"});
+  expect_refused(raw_safetensors(a + R"("b":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}})", "zz"),
+                 {"'b'", "inside"});
 }
 
 TEST(Safetensors, TensorsCoverTheBuffer) {
@@ -115,7 +133,8 @@ TEST(Safetensors, TensorsCoverTheBuffer) {
 }
 
 TEST(Safetensors, NamesInMessagesArePrintable) {
-  const auto status = parse(raw_safetensors(R"({"a\u001b[31m\n":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "zz")).status();
+  const auto status =
+      parse(raw_safetensors(R"({"a\u001b[31m\n":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "zz")).status();
   expect_failure(status, StatusCode::kInvalidData, {"m.safetensors"});
 }
 
@@ -129,27 +148,39 @@ TEST(Safetensors, TruncatedAnywhereIsRefused) {
 }
 
 TEST(SafetensorsIndex, Reads) {
-  HB_ASSERT_OK(const auto index, parse_safetensors_index(R"({"metadata":{"total_size":3},"weight_map":{"b":"y.safetensors","a":"x.safetensors","c":"x.safetensors"}})", "i.json"));
+  HB_ASSERT_OK(
+      const auto index,
+      parse_safetensors_index(
+          R"({"metadata":{"total_size":3},"weight_map":{"b":"y.safetensors","a":"x.safetensors","c":"x.safetensors"}})",
+          "i.json"));
   EXPECT_EQ(index.files, (std::vector<std::string>{"x.safetensors", "y.safetensors"}));
   EXPECT_EQ(index.file_of.at("b"), "y.safetensors");
 }
 
 TEST(SafetensorsIndex, RefusesBadOnes) {
-  for (const char* name : {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "x.bin", ".safetensors", ".x.safetensors", "..", "a\\\\b.safetensors"}) {
+  for (const char* name : {"../x.safetensors", "/etc/x.safetensors", "a/b.safetensors", "x.bin", ".safetensors",
+                           ".x.safetensors", "..", "a\\\\b.safetensors"}) {
     const std::string json = R"({"weight_map":{"a":")" + std::string(name) + R"("}})";
-    expect_failure(parse_safetensors_index(json, "i.json"), StatusCode::kInvalidData, {"i.json", "weight_map", "plain name"});
+    expect_failure(parse_safetensors_index(json, "i.json"), StatusCode::kInvalidData,
+                   {"i.json", "weight_map", "plain name"});
   }
   expect_failure(parse_safetensors_index("{}", "i.json"), StatusCode::kInvalidData, {"i.json", "weight_map"});
-  expect_failure(parse_safetensors_index(R"({"weight_map":{}})", "i.json"), StatusCode::kInvalidData, {"lists no tensors"});
-  expect_failure(parse_safetensors_index(R"({"weight_map":{"a":3}})", "i.json"), StatusCode::kInvalidData, {"weight_map", "a"});
-  expect_failure(parse_safetensors_index(R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "i.json"), StatusCode::kInvalidData, {"twice"});
+  expect_failure(parse_safetensors_index(R"({"weight_map":{}})", "i.json"), StatusCode::kInvalidData,
+                 {"lists no tensors"});
+  expect_failure(parse_safetensors_index(R"({"weight_map":{"a":3}})", "i.json"), StatusCode::kInvalidData,
+                 {"weight_map", "a"});
+  expect_failure(parse_safetensors_index(R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "i.json"),
+                 StatusCode::kInvalidData, {"twice"});
 }
 
 // Folders.
 
 TEST(SafetensorsFolder, ReadsOneFile) {
   const TempFolder folder;
-  folder.write("model.safetensors", SafetensorsFile().add_f32("w", {2, 3}, {1, 2, 3, 4, 5, 6}).add("h", "BF16", {2}, std::string("\x80\x3f\x00\xc0", 4)).str());
+  folder.write("model.safetensors", SafetensorsFile()
+                                        .add_f32("w", {2, 3}, {1, 2, 3, 4, 5, 6})
+                                        .add("h", "BF16", {2}, std::string("\x80\x3f\x00\xc0", 4))
+                                        .str());
   HB_ASSERT_OK(const auto source, open_tensor_source(folder.path()));
   EXPECT_EQ(source->describe(), "Hugging Face folder, 1 safetensors file");
   ASSERT_EQ(source->tensors().size(), 2u);
@@ -197,9 +228,12 @@ std::string index_of(std::initializer_list<std::pair<const char*, const char*>> 
 
 TEST(SafetensorsFolder, ReadsShards) {
   const TempFolder folder;
-  folder.write("model-00001-of-00002.safetensors", SafetensorsFile().add_f32("a", {1}, {1}).add_f32("c", {1}, {3}).str());
+  folder.write("model-00001-of-00002.safetensors",
+               SafetensorsFile().add_f32("a", {1}, {1}).add_f32("c", {1}, {3}).str());
   folder.write("model-00002-of-00002.safetensors", SafetensorsFile().add_f32("b", {1}, {2}).str());
-  folder.write("model.safetensors.index.json", index_of({{"a", "model-00001-of-00002.safetensors"}, {"b", "model-00002-of-00002.safetensors"}, {"c", "model-00001-of-00002.safetensors"}}));
+  folder.write("model.safetensors.index.json", index_of({{"a", "model-00001-of-00002.safetensors"},
+                                                         {"b", "model-00002-of-00002.safetensors"},
+                                                         {"c", "model-00001-of-00002.safetensors"}}));
   HB_ASSERT_OK(const auto source, open_tensor_source(folder.path()));
   EXPECT_EQ(source->describe(), "Hugging Face folder, 2 safetensors files");
   const std::vector<std::string> names = {"a", "b", "c"};
@@ -209,7 +243,8 @@ TEST(SafetensorsFolder, ReadsShards) {
     EXPECT_EQ(values.at(0), static_cast<float>(i + 1));
   }
   // The shard's name is in messages about its tensor.
-  EXPECT_THAT(source->error(*source->find("b"), "x").message(), ::testing::StartsWith("model-00002-of-00002.safetensors: tensor 'b': x"));
+  EXPECT_THAT(source->error(*source->find("b"), "x").message(),
+              ::testing::StartsWith("model-00002-of-00002.safetensors: tensor 'b': x"));
 }
 
 TEST(SafetensorsFolder, ShardsMustFitTheIndex) {
@@ -217,17 +252,21 @@ TEST(SafetensorsFolder, ShardsMustFitTheIndex) {
   const std::string one = SafetensorsFile().add_f32("a", {1}, {1}).str();
   folder.write("x.safetensors", one);
   folder.write("model.safetensors.index.json", index_of({{"a", "x.safetensors"}, {"b", "gone.safetensors"}}));
-  expect_failure(open_tensor_source(folder.path()), StatusCode::kNotFound, {"1 of the 2 files", "gone.safetensors", "download"});
+  expect_failure(open_tensor_source(folder.path()), StatusCode::kNotFound,
+                 {"1 of the 2 files", "gone.safetensors", "download"});
 
   folder.write("gone.safetensors", SafetensorsFile().add_f32("other", {1}, {1}).str());
-  expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData, {"weight_map", "'b'", "'gone.safetensors'", "no such tensor"});
+  expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData,
+                 {"weight_map", "'b'", "'gone.safetensors'", "no such tensor"});
 
   folder.write("gone.safetensors", SafetensorsFile().add_f32("b", {1}, {1}).add_f32("a", {1}, {1}).str());
-  expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData, {"x.safetensors", "'a'", "also in gone.safetensors"});
+  expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData,
+                 {"x.safetensors", "'a'", "also in gone.safetensors"});
 
   folder.write("gone.safetensors", SafetensorsFile().add_f32("b", {1}, {1}).str());
   folder.write("model.safetensors.index.json", index_of({{"a", "gone.safetensors"}, {"b", "x.safetensors"}}));
-  expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData, {"'a' is in 'gone.safetensors', but it is in 'x.safetensors'"});
+  expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData,
+                 {"'a' is in 'gone.safetensors', but it is in 'x.safetensors'"});
 
   folder.write("gone.safetensors", one.substr(0, one.size() - 1));
   expect_failure(open_tensor_source(folder.path()), StatusCode::kInvalidData, {"gone.safetensors", "cut short"});
@@ -237,11 +276,14 @@ TEST(SafetensorsFolder, ReadRowsRefusesOtherTypesAndRanks) {
   const TempFolder folder;
   folder.write("model.safetensors", SafetensorsFile().add_zeros("i", "I32", {}).str());
   // I32 is 4 bytes; add_zeros writes 1: use a right one.
-  folder.write("model.safetensors", SafetensorsFile().add("i", "I32", {1}, "1234").add_zeros("cube", "F32", {1, 1, 1}).str());
+  folder.write("model.safetensors",
+               SafetensorsFile().add("i", "I32", {1}, "1234").add_zeros("cube", "F32", {1, 1, 1}).str());
   HB_ASSERT_OK(const auto source, open_tensor_source(folder.path()));
   float value;
-  expect_failure(source->read_rows(*source->find("i"), 0, 1, std::span(&value, 1)), StatusCode::kUnsupported, {"model.safetensors", "'i'", "I32", "expected F32"});
-  expect_failure(source->read_rows(*source->find("cube"), 0, 1, std::span(&value, 1)), StatusCode::kUnsupported, {"'cube'", "[1, 1, 1]", "rank 1 or 2"});
+  expect_failure(source->read_rows(*source->find("i"), 0, 1, std::span(&value, 1)), StatusCode::kUnsupported,
+                 {"model.safetensors", "'i'", "I32", "expected F32"});
+  expect_failure(source->read_rows(*source->find("cube"), 0, 1, std::span(&value, 1)), StatusCode::kUnsupported,
+                 {"'cube'", "[1, 1, 1]", "rank 1 or 2"});
 }
 
 }  // namespace

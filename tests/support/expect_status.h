@@ -31,7 +31,7 @@ void expect_failure(const Result<T>& result, StatusCode code, std::initializer_l
 }  // namespace halfbyte::testing
 
 // The value of a Result, or the test ends with its message.
-#define HB_ASSERT_OK(lhs, expr)                                         \
-  auto HB_CONCAT(hb_test_, __LINE__) = (expr);                          \
+#define HB_ASSERT_OK(lhs, expr)                                                                        \
+  auto HB_CONCAT(hb_test_, __LINE__) = (expr);                                                         \
   ASSERT_TRUE(HB_CONCAT(hb_test_, __LINE__).ok()) << HB_CONCAT(hb_test_, __LINE__).status().message(); \
   lhs = std::move(HB_CONCAT(hb_test_, __LINE__)).value()

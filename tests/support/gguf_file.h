@@ -1,4 +1,5 @@
-// GGUF files for tests. Everything can be set wrong on purpose: counts, types, offsets and lengths are what the caller says.
+// GGUF files for tests. Everything can be set wrong on purpose: counts, types, offsets and lengths are what the caller
+// says.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,9 @@ template <class T>
 std::string little(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
-inline std::string gguf_string(const std::string& text) { return little<uint64_t>(text.size()) + text; }
+inline std::string gguf_string(const std::string& text) {
+  return little<uint64_t>(text.size()) + text;
+}
 
 class GgufBuilder {
  public:
@@ -45,7 +48,8 @@ class GgufBuilder {
   }
 
   // dims innermost first, as the file stores them. type: ggml's number (0 F32, 1 F16, 2 Q4_0, 3 Q4_1, 8 Q8_0, 30 BF16).
-  GgufBuilder& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type, const std::string& bytes) {
+  GgufBuilder& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type,
+                      const std::string& bytes) {
     while (data_.size() % alignment != 0) data_ += '\0';
     raw_tensor(name, dims, type, data_.size());
     data_ += bytes;
@@ -59,12 +63,14 @@ class GgufBuilder {
     ++tensors_count_;
     return *this;
   }
-  GgufBuilder& f32_tensor(const std::string& name, const std::vector<uint64_t>& dims, const std::vector<float>& values) {
+  GgufBuilder& f32_tensor(const std::string& name, const std::vector<uint64_t>& dims,
+                          const std::vector<float>& values) {
     return tensor(name, dims, 0, {reinterpret_cast<const char*>(values.data()), values.size() * 4});
   }
 
   std::string str() const {
-    std::string out = magic + little(version) + little(tensor_count.value_or(tensors_count_)) + little(key_count.value_or(keys_count_)) + keys_ + tensors_;
+    std::string out = magic + little(version) + little(tensor_count.value_or(tensors_count_)) +
+                      little(key_count.value_or(keys_count_)) + keys_ + tensors_;
     if (tensors_count_ > 0) {
       while (out.size() % alignment != 0) out += '\0';
     }

@@ -25,7 +25,8 @@ inline std::string smollm2_gguf() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   if (cache == nullptr && home == nullptr) return "";
-  const std::filesystem::path base = cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
+  const std::filesystem::path base =
+      cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
   const auto path = base / "halfbyte" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf";
   return std::filesystem::exists(path, failure) ? path.string() : std::string();
 }
