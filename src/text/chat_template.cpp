@@ -106,11 +106,8 @@ Result<TemplateValue> tool_call_value(TemplateBudget& budget, const ToolCall& ca
 Result<TemplateValue> message_value(TemplateBudget& budget, const ChatMessage& m, const std::string& where) {
   Items items;
   HB_TRY(add_text(budget, items, "role", m.role, where));
-  if (m.content) {
-    HB_TRY(add_text(budget, items, "content", *m.content, where));
-  } else {
-    items.emplace_back(TemplateValue::constant("content"), TemplateValue::none());
-  }
+  // What is not there is left out, as transformers leaves out null.
+  if (m.content) HB_TRY(add_text(budget, items, "content", *m.content, where));
   if (m.reasoning_content) HB_TRY(add_text(budget, items, "reasoning_content", *m.reasoning_content, where));
   if (!m.tool_calls.empty()) {
     std::vector<TemplateValue> calls;

@@ -12,19 +12,25 @@ namespace {
 
 // jinja2.sandbox.MAX_RANGE.
 constexpr int64_t kMaxRange = 100'000;
-// Charged for each macro or method value and each scope that outlives its block.
-constexpr uint64_t kCallableBytes = 256;
+// Charged for each function value, each namespace, and each scope that outlives its block.
+constexpr uint64_t kCallableBytes = 192, kNamespaceBytes = 256, kScopeBytes = 512;
 
 }  // namespace
 
 Result<TemplateValue> TemplateEvaluator::make_callable(TemplateCallable callable) {
   HB_TRY(budget_.spend(1));
+  HB_TRY(budget_.take(kCallableBytes));
+  callable.charge = TemplateCharge(&budget_, kCallableBytes);
   return TemplateValue(std::make_shared<const TemplateCallable>(std::move(callable)));
 }
 
 // The scope and those around it will outlive their blocks, up to the end of the rendering.
-void TemplateEvaluator::capture_scope(TemplateScope* scope) {
-  for (; scope != nullptr && !scope->captured; scope = scope->parent) scope->captured = true;
+Status TemplateEvaluator::capture_scope(TemplateScope* scope) {
+  for (; scope != nullptr && !scope->captured; scope = scope->parent) {
+    HB_TRY(budget_.take(kScopeBytes));
+    scope->captured = true;
+  }
+  return {};
 }
 
 Result<TemplateValue> TemplateEvaluator::call(const TemplateValue& callee, const CallArgs& args,
@@ -82,8 +88,7 @@ Status TemplateEvaluator::bind_parameters(const TemplateNode& n, uint32_t first,
       if (!value.ok()) return value.status();
       scope.set(param.text, std::move(*value));
     } else {
-      scope.set(param.text,
-                TemplateValue::undefined(fmt::format("parameter '{}' was not provided", ast_.names[param.text])));
+      scope.set(param.text, budget_.undefined(fmt::format("parameter '{}' was not provided", ast_.names[param.text])));
     }
   }
   return {};
@@ -93,15 +98,11 @@ Result<TemplateValue> TemplateEvaluator::call_macro(const TemplateCallable& macr
                                                     const TemplateValue* caller) {
   const TemplateNode& n = ast_.node(macro.node);
   const bool is_caller = n.kind == NodeKind::kCallBlock;
-  auto scope = std::make_unique<TemplateScope>(macro.scope);
-  if (!is_caller) scope->set(kCallerName, caller != nullptr ? *caller : TemplateValue::undefined("No caller defined"));
-  HB_TRY(bind_parameters(n, is_caller ? 2 : 1, args, *scope));
-  auto text = capture([&] { return exec_in(*scope, ast_.child(n, is_caller ? 1 : 0)); });
-  if (scope->captured) {
-    scopes_.push_back(std::move(scope));
-    HB_TRY(budget_.take(kCallableBytes));
-  }
-  return text;
+  Block block(*this, macro.scope);
+  TemplateScope& scope = block.scope();
+  if (!is_caller) scope.set(kCallerName, caller != nullptr ? *caller : budget_.undefined("No caller defined"));
+  HB_TRY(bind_parameters(n, is_caller ? 2 : 1, args, scope));
+  return capture([&] { return exec_in(scope, ast_.child(n, is_caller ? 1 : 0)); });
 }
 
 Result<TemplateValue> TemplateEvaluator::call_function(const std::string& name, const CallArgs& args) {
@@ -126,7 +127,7 @@ Result<TemplateValue> TemplateEvaluator::make_dict(const CallArgs& args) {
 
 Result<TemplateValue> TemplateEvaluator::make_namespace(const CallArgs& args) {
   HB_ASSIGN(const TemplateValue initial, make_dict(args));
-  HB_TRY(budget_.take(kCallableBytes + initial.dict().items.size() * 2 * sizeof(TemplateValue)));
+  HB_TRY(budget_.take(kNamespaceBytes + initial.dict().items.size() * 2 * sizeof(TemplateValue)));
   auto space = std::make_unique<TemplateNamespace>();
   for (const auto& [name, value] : initial.dict().items) space->insert(name, value);
   namespaces_.push_back(std::move(space));

@@ -53,7 +53,8 @@ Result<TemplateValue> call_method(TemplateBudget& budget, const TemplateValue& s
                                   const CallArgs& args);
 
 // Case and white space of text; marks are kept. Shared by filters and methods.
-enum class CaseChange { kUpper, kLower, kTitle, kCapitalize };
+// kTitle is str.title(), kTitleWords Jinja's filter, which starts words after white space and "-({[<" only.
+enum class CaseChange { kUpper, kLower, kTitle, kTitleWords, kCapitalize };
 Result<TemplateValue> change_case(TemplateBudget& budget, const MarkedText& text, CaseChange change);
 // `chars` null: white space.
 Result<TemplateValue> strip(TemplateBudget& budget, const MarkedText& text, const std::string* chars, bool left,

@@ -40,15 +40,6 @@ void TemplateScope::set(uint32_t name, TemplateValue value) {
   }
 }
 
-// Counts one level of recursion.
-struct TemplateEvaluator::Depth {
-  explicit Depth(uint32_t& d) : depth(d) { ++depth; }
-  ~Depth() { --depth; }
-  Depth(const Depth&) = delete;
-  Depth& operator=(const Depth&) = delete;
-  uint32_t& depth;
-};
-
 TemplateEvaluator::TemplateEvaluator(const TemplateAst& ast, TemplateBudget& budget, std::optional<int64_t> now_unix)
     : ast_(ast), budget_(budget), now_unix_(now_unix) {
   for (const char* name : {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
@@ -60,29 +51,28 @@ TemplateEvaluator::TemplateEvaluator(const TemplateAst& ast, TemplateBudget& bud
 
 TemplateEvaluator::~TemplateEvaluator() = default;
 
-Status TemplateEvaluator::enter(uint32_t where) const {
+Status TemplateEvaluator::enter(uint32_t where) {
   if (depth_ > budget_.limits().max_depth * kStackLevelsPerDepth) {
-    return resource_exhausted(
-        fmt::format("{}: blocks, expressions and macro calls nest too deep", ast_.source.where(where)));
+    return fail(where, resource_exhausted("blocks, expressions and macro calls nest too deep"));
   }
   Status spent = budget_.spend(1);
   return spent.ok() ? spent : fail(where, spent);
 }
 
-// Adds where it happened, unless an inner node has said so.
-Status TemplateEvaluator::fail(uint32_t where, Status status) const {
+// Adds where it happened, unless an inner node has said so: the first failure ends the rendering.
+Status TemplateEvaluator::fail(uint32_t where, Status status) {
+  if (std::exchange(located_, true)) return status;
   return std::move(status).with_context(ast_.source.where(where));
 }
 
 Result<MarkedText> TemplateEvaluator::run() {
-  auto root = std::make_unique<TemplateScope>(nullptr);
+  Block root(*this, nullptr);
   TextBuilder out(budget_);
-  scope_ = root.get();
+  scope_ = &root.scope();
   out_ = &out;
   Status status = exec_block(ast_.root);
   out_ = nullptr;
   scope_ = nullptr;
-  if (root->captured) scopes_.push_back(std::move(root));
   if (!status.ok()) return status;
   return std::move(out).take();
 }
@@ -113,10 +103,8 @@ Status TemplateEvaluator::exec(uint32_t id) {
     case NodeKind::kFilterBlock: return exec_filter_block(n);
     case NodeKind::kWith: return exec_with(n);
     case NodeKind::kScope: {
-      auto scope = std::make_unique<TemplateScope>(scope_);
-      Status s = exec_in(*scope, ast_.child(n, 0));
-      if (scope->captured) scopes_.push_back(std::move(scope));
-      return s;
+      Block block(*this, scope_);
+      return exec_in(block.scope(), ast_.child(n, 0));
     }
     case NodeKind::kBreak: flow_ = Flow::kBreak; return {};
     case NodeKind::kContinue: flow_ = Flow::kContinue; return {};
@@ -159,6 +147,7 @@ Result<std::shared_ptr<const TemplateList>> TemplateEvaluator::filtered(const Te
   std::vector<TemplateValue> kept;
   TemplateScope* outer = scope_;
   for (const TemplateValue& item : items->items) {
+    HB_TRY(enter(n.where));
     TemplateScope scope(outer);
     scope_ = &scope;
     Status s = assign(ast_.child(n, 0), item);
@@ -190,12 +179,12 @@ Status TemplateEvaluator::run_loop(uint32_t for_node, const TemplateValue& itera
     loop->scope = scope;
     loop->recursive = n.flag != 0;
     // loop(...) may be called after the block has ended, through a namespace: its scope must live on.
-    if (loop->recursive) capture_scope(scope);
+    if (loop->recursive) status = capture_scope(scope);
     TemplateCallable callable;
     callable.kind = CallableKind::kLoop;
     callable.name = "loop";
     callable.loop = loop;
-    auto value = make_callable(std::move(callable));
+    auto value = status.ok() ? make_callable(std::move(callable)) : Result<TemplateValue>(status);
     status = value.ok() ? loop_body(n, loop, *value) : fail(n.where, value.status());
   }
   scope_ = outer;
@@ -205,14 +194,14 @@ Status TemplateEvaluator::run_loop(uint32_t for_node, const TemplateValue& itera
 Status TemplateEvaluator::loop_body(const TemplateNode& n, const std::shared_ptr<TemplateLoop>& loop,
                                     const TemplateValue& loop_value) {
   for (loop->index = 0; loop->index < loop->items->items.size(); ++loop->index) {
-    auto scope = std::make_unique<TemplateScope>(scope_);
-    scope->set(kLoopName, loop_value);
-    TemplateScope* outer = std::exchange(scope_, scope.get());
+    HB_TRY(enter(n.where));
+    Block block(*this, scope_);
+    block.scope().set(kLoopName, loop_value);
+    TemplateScope* outer = std::exchange(scope_, &block.scope());
     Status s = assign(ast_.child(n, 0), loop->items->items[loop->index]);
     scope_ = outer;
-    if (s.ok()) s = exec_in(*scope, ast_.child(n, 3));
-    if (scope->captured) scopes_.push_back(std::move(scope));
     HB_TRY(s);
+    HB_TRY(exec_in(block.scope(), ast_.child(n, 3)));
     if (std::exchange(flow_, Flow::kNormal) == Flow::kBreak) break;
   }
   return {};
@@ -233,9 +222,8 @@ Result<TemplateValue> TemplateEvaluator::capture(const std::function<Status()>& 
 }
 
 Status TemplateEvaluator::exec_set_block(const TemplateNode& n) {
-  auto scope = std::make_unique<TemplateScope>(scope_);
-  auto text = capture([&] { return exec_in(*scope, ast_.child(n, 2)); });
-  if (scope->captured) scopes_.push_back(std::move(scope));
+  Block block(*this, scope_);
+  auto text = capture([&] { return exec_in(block.scope(), ast_.child(n, 2)); });
   if (!text.ok()) return fail(n.where, text.status());
   const uint32_t filters = ast_.child(n, 1);
   if (ast_.node(filters).kind == NodeKind::kNothing) return assign(ast_.child(n, 0), std::move(*text));
@@ -247,9 +235,8 @@ Status TemplateEvaluator::exec_set_block(const TemplateNode& n) {
 }
 
 Status TemplateEvaluator::exec_filter_block(const TemplateNode& n) {
-  auto scope = std::make_unique<TemplateScope>(scope_);
-  auto text = capture([&] { return exec_in(*scope, ast_.child(n, 1)); });
-  if (scope->captured) scopes_.push_back(std::move(scope));
+  Block block(*this, scope_);
+  auto text = capture([&] { return exec_in(block.scope(), ast_.child(n, 1)); });
   if (!text.ok()) return fail(n.where, text.status());
   const TemplateValue* outer = std::exchange(captured_, &*text);
   auto value = eval(ast_.child(n, 0));
@@ -260,7 +247,7 @@ Status TemplateEvaluator::exec_filter_block(const TemplateNode& n) {
 }
 
 Status TemplateEvaluator::exec_macro(const TemplateNode& n, uint32_t id) {
-  capture_scope(scope_);
+  HB_TRY(capture_scope(scope_));
   TemplateCallable macro;
   macro.kind = CallableKind::kMacro;
   macro.name = ast_.names[n.text];
@@ -273,7 +260,7 @@ Status TemplateEvaluator::exec_macro(const TemplateNode& n, uint32_t id) {
 }
 
 Status TemplateEvaluator::exec_call_block(const TemplateNode& n, uint32_t id) {
-  capture_scope(scope_);
+  HB_TRY(capture_scope(scope_));
   TemplateCallable caller;
   caller.kind = CallableKind::kMacro;
   caller.name = "caller";
@@ -291,18 +278,16 @@ Status TemplateEvaluator::exec_call_block(const TemplateNode& n, uint32_t id) {
 }
 
 Status TemplateEvaluator::exec_with(const TemplateNode& n) {
-  auto scope = std::make_unique<TemplateScope>(scope_);
+  Block block(*this, scope_);
   // The values see the outer variables only.
   for (uint32_t i = 1; i + 1 < n.count; i += 2) {
     HB_ASSIGN(TemplateValue value, eval(ast_.child(n, i + 1)));
-    TemplateScope* outer = std::exchange(scope_, scope.get());
+    TemplateScope* outer = std::exchange(scope_, &block.scope());
     Status s = assign(ast_.child(n, i), std::move(value));
     scope_ = outer;
     HB_TRY(s);
   }
-  Status s = exec_in(*scope, ast_.child(n, 0));
-  if (scope->captured) scopes_.push_back(std::move(scope));
-  return s;
+  return exec_in(block.scope(), ast_.child(n, 0));
 }
 
 Status TemplateEvaluator::assign(uint32_t target, TemplateValue value) {
@@ -480,7 +465,7 @@ Result<TemplateValue> TemplateEvaluator::eval_conditional(const TemplateNode& n)
   if (truth(test)) return eval(ast_.child(n, 1));
   const uint32_t otherwise = ast_.child(n, 2);
   if (ast_.node(otherwise).kind != NodeKind::kNothing) return eval(otherwise);
-  return TemplateValue::undefined("the inline if-expression evaluated to false and no else section was defined");
+  return budget_.undefined("the inline if-expression evaluated to false and no else section was defined");
 }
 
 Result<TemplateValue> TemplateEvaluator::eval_item(const TemplateNode& n, const TemplateValue& object) {
@@ -525,7 +510,7 @@ TemplateValue TemplateEvaluator::lookup(uint32_t name) {
   }
   const std::string& text = ast_.names[name];
   if (const auto it = globals_.find(text); it != globals_.end()) return it->second;
-  return TemplateValue::undefined("'" + text + "' is undefined");
+  return budget_.undefined("'" + text + "' is undefined");
 }
 
 Result<TemplateValue> TemplateEvaluator::attribute(const TemplateValue& object, const TemplateValue& name) {
@@ -535,7 +520,7 @@ Result<TemplateValue> TemplateEvaluator::attribute(const TemplateValue& object, 
     case TemplateKind::kDict:
       if (has_method(object, key)) return method_value(object, key);
       if (const TemplateValue* v = object.dict().find(key); v != nullptr) return *v;
-      return TemplateValue::undefined("'dict object' has no attribute '" + key.substr(0, 80) + "'");
+      return budget_.undefined("'dict object' has no attribute '" + key.substr(0, 80) + "'");
     case TemplateKind::kNamespace:
       if (const TemplateValue* v = object.name_space().find(key); v != nullptr) return *v;
       break;
@@ -550,10 +535,10 @@ Result<TemplateValue> TemplateEvaluator::attribute(const TemplateValue& object, 
       if (has_method(object, key)) return method_value(object, key);
       break;
   }
-  return TemplateValue::undefined(fmt::format("'{}' has no attribute '{}'", type_name(object), key.substr(0, 80)));
+  return budget_.undefined(fmt::format("'{}' has no attribute '{}'", type_name(object), key.substr(0, 80)));
 }
 
-TemplateValue TemplateEvaluator::loop_attribute(const TemplateLoop& loop, const std::string& name) const {
+TemplateValue TemplateEvaluator::loop_attribute(const TemplateLoop& loop, const std::string& name) {
   const auto& items = loop.items->items;
   const auto index = static_cast<int64_t>(loop.index), length = static_cast<int64_t>(items.size());
   if (name == "index") return TemplateValue::integer(index + 1);
@@ -567,13 +552,13 @@ TemplateValue TemplateEvaluator::loop_attribute(const TemplateLoop& loop, const 
   if (name == "depth0") return TemplateValue::integer(loop.depth - 1);
   if (name == "previtem") {
     if (index > 0) return items[loop.index - 1];
-    return TemplateValue::undefined("there is no previous item");
+    return budget_.undefined("there is no previous item");
   }
   if (name == "nextitem") {
     if (index + 1 < length) return items[loop.index + 1];
-    return TemplateValue::undefined("there is no next item");
+    return budget_.undefined("there is no next item");
   }
-  return TemplateValue::undefined("'loop' has no attribute '" + name.substr(0, 80) + "'");
+  return budget_.undefined("'loop' has no attribute '" + name.substr(0, 80) + "'");
 }
 
 Result<TemplateValue> TemplateEvaluator::method_value(const TemplateValue& self, const std::string& name) {

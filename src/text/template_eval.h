@@ -54,6 +54,7 @@ struct TemplateCallable {
   uint32_t node = 0;                   // kMacro or kCallBlock
   TemplateScope* scope = nullptr;      // where the macro was defined
   std::shared_ptr<TemplateLoop> loop;  // kLoop
+  TemplateCharge charge;
 };
 
 // One rendering. Not thread-safe; the AST is shared.
@@ -68,10 +69,33 @@ class TemplateEvaluator {
 
  private:
   enum class Flow : uint8_t { kNormal, kBreak, kContinue };
-  struct Depth;
+  // Counts one level of recursion.
+  struct Depth {
+    explicit Depth(uint32_t& d) : depth(d) { ++depth; }
+    ~Depth() { --depth; }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+    uint32_t& depth;
+  };
+  // The scope of one block. Its destructor gives it to the evaluator if a macro or loop has captured it.
+  class Block {
+   public:
+    Block(TemplateEvaluator& eval, TemplateScope* parent)
+        : eval_(eval), scope_(std::make_unique<TemplateScope>(parent)) {}
+    ~Block() {
+      if (scope_->captured) eval_.scopes_.push_back(std::move(scope_));
+    }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    TemplateScope& scope() { return *scope_; }
 
-  Status enter(uint32_t where) const;
-  Status fail(uint32_t where, Status status) const;
+   private:
+    TemplateEvaluator& eval_;
+    std::unique_ptr<TemplateScope> scope_;
+  };
+
+  Status enter(uint32_t where);
+  Status fail(uint32_t where, Status status);
 
   // Statements write to *out_.
   Status exec(uint32_t id);
@@ -111,7 +135,7 @@ class TemplateEvaluator {
 
   TemplateValue lookup(uint32_t name);
   Result<TemplateValue> attribute(const TemplateValue& object, const TemplateValue& name);
-  TemplateValue loop_attribute(const TemplateLoop& loop, const std::string& name) const;
+  TemplateValue loop_attribute(const TemplateLoop& loop, const std::string& name);
   Result<TemplateValue> method_value(const TemplateValue& self, const std::string& name);
 
   Result<TemplateValue> call(const TemplateValue& callee, const CallArgs& args, const TemplateValue* caller);
@@ -124,7 +148,7 @@ class TemplateEvaluator {
   Result<TemplateValue> raise(const CallArgs& args);
   Result<TemplateValue> strftime_now(const CallArgs& args);
   Result<TemplateValue> make_callable(TemplateCallable callable);
-  void capture_scope(TemplateScope* scope);
+  Status capture_scope(TemplateScope* scope);
 
   const TemplateAst& ast_;
   TemplateBudget& budget_;
@@ -137,6 +161,7 @@ class TemplateEvaluator {
   const TemplateValue* captured_ = nullptr;  // what kCaptured stands for
   Flow flow_ = Flow::kNormal;
   uint32_t depth_ = 0;
+  bool located_ = false;  // the failure on its way up says where it happened
 };
 
 }  // namespace halfbyte

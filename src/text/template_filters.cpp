@@ -139,7 +139,7 @@ Result<Value> edge_filter(TemplateBudget& budget, const Value& input, const Call
                           bool last) {
   HB_TRY(BoundArgs::bind(name, args, {}).status());
   HB_ASSIGN(const auto list, iterate(budget, input));
-  if (list->items.empty()) return Value::undefined("No " + std::string(name) + " item, sequence was empty.");
+  if (list->items.empty()) return budget.undefined("No " + std::string(name) + " item, sequence was empty.");
   return last ? list->items.back() : list->items.front();
 }
 Result<Value> first_filter(TemplateBudget& b, const Value& v, const CallArgs& a) {
@@ -167,6 +167,7 @@ Result<Value> reverse_filter(TemplateBudget& budget, const Value& input, const C
 Result<Value> int_filter(TemplateBudget&, const Value& input, const CallArgs& args) {
   HB_ASSIGN(const BoundArgs bound, BoundArgs::bind("int", args, {"default", "base"}));
   if (bound.get(1) != nullptr) return unsupported("int: the argument base is outside the template subset");
+  if (input.is_undefined()) return invalid_data(input.undefined_text());
   const Value otherwise = bound.get(0) != nullptr ? *bound.get(0) : Value::integer(0);
   if (input.is_integral()) return Value::integer(input.as_int());
   double real = 0;
@@ -191,6 +192,7 @@ Result<Value> int_filter(TemplateBudget&, const Value& input, const CallArgs& ar
 
 Result<Value> float_filter(TemplateBudget&, const Value& input, const CallArgs& args) {
   HB_ASSIGN(const BoundArgs bound, BoundArgs::bind("float", args, {"default"}));
+  if (input.is_undefined()) return invalid_data(input.undefined_text());
   if (input.is_number()) return Value::real(input.as_double());
   if (input.is_string()) {
     size_t begin = 0, end = input.bytes().size();
@@ -276,6 +278,8 @@ Result<Value> unique_filter(TemplateBudget& budget, const Value& input, const Ca
   std::vector<Value> seen, out;
   for (const Value& v : list->items) {
     HB_ASSIGN(Value key, fold(budget, v, bound.flag(0, false)));
+    if (v.is_dict() || v.is_list())
+      return invalid_data(fmt::format("unique: '{}' cannot be compared by hash", type_name(v)));
     bool known = false;
     for (const Value& s : seen) {
       HB_ASSIGN(const bool same, equal(budget, s, key));
@@ -292,7 +296,7 @@ Result<Value> extreme_filter(TemplateBudget& budget, const Value& input, const C
                              bool max) {
   HB_TRY(BoundArgs::bind(name, args, {}).status());
   HB_ASSIGN(const auto list, iterate(budget, input));
-  if (list->items.empty()) return Value::undefined("No aggregated item, sequence was empty.");
+  if (list->items.empty()) return budget.undefined("No aggregated item, sequence was empty.");
   Value best = list->items[0];
   HB_ASSIGN(Value best_key, fold(budget, best, false));
   for (size_t i = 1; i < list->items.size(); ++i) {
@@ -325,9 +329,14 @@ Result<Value> sum_filter(TemplateBudget& budget, const Value& input, const CallA
   return total;
 }
 
+// As Jinja's map and select: what is false, even a number, has no items.
+Result<std::shared_ptr<const TemplateList>> iterate_if_true(TemplateBudget& budget, const Value& v) {
+  return iterate(budget, truth(v) ? v : Value());
+}
+
 // map('upper'), map(attribute='role', default='x').
 Result<Value> map_filter(TemplateBudget& budget, const Value& input, const CallArgs& args) {
-  HB_ASSIGN(const auto list, iterate(budget, input));
+  HB_ASSIGN(const auto list, iterate_if_true(budget, input));
   std::vector<Value> out;
   if (args.positional.empty()) {
     HB_ASSIGN(const BoundArgs bound, BoundArgs::bind("map", args, {"attribute", "default"}, 1));
@@ -367,7 +376,7 @@ Result<Value> choose(TemplateBudget& budget, const Value& input, const CallArgs&
     test = rest.positional[0].bytes();
     rest.positional.erase(rest.positional.begin());
   }
-  HB_ASSIGN(const auto list, iterate(budget, input));
+  HB_ASSIGN(const auto list, iterate_if_true(budget, input));
   std::vector<Value> out;
   for (const Value& v : list->items) {
     HB_TRY(budget.spend(1));
@@ -398,7 +407,7 @@ Result<Value> rejectattr_filter(TemplateBudget& b, const Value& v, const CallArg
 
 Result<Value> indent_filter(TemplateBudget& budget, const Value& input, const CallArgs& args) {
   HB_ASSIGN(const BoundArgs bound, BoundArgs::bind("indent", args, {"width", "first", "blank"}));
-  HB_ASSIGN(const Value text, text_of(budget, input));
+  if (!input.is_string()) return invalid_data(fmt::format("indent: expected a string, found '{}'", type_name(input)));
   std::string indention(4, ' ');
   if (bound.get(0) != nullptr && bound.get(0)->is_string()) {
     indention = bound.get(0)->bytes();
@@ -409,7 +418,7 @@ Result<Value> indent_filter(TemplateBudget& budget, const Value& input, const Ca
   }
   const bool blank = bound.flag(2, false);
   // Jinja adds a newline and splits, so that a last newline gives a last empty line.
-  MarkedText closed = text.text();
+  MarkedText closed = input.text();
   closed.append("\n");
   HB_ASSIGN(const std::vector<Value> lines, split_lines(budget, closed));
   TextBuilder out(budget);
@@ -452,7 +461,7 @@ constexpr FilterEntry kFilters[] = {
     {"sort", sort_filter},
     {"string", string_filter},
     {"sum", sum_filter},
-    {"title", case_filter<CaseChange::kTitle>},
+    {"title", case_filter<CaseChange::kTitleWords>},
     {"tojson", tojson_filter},
     {"trim", trim_filter},
     {"unique", unique_filter},

@@ -106,11 +106,9 @@ Result<TemplateValue> repeat(TemplateBudget& budget, const TemplateValue& sequen
   const auto times = static_cast<uint64_t>(std::max<int64_t>(n, 0));
   if (sequence.is_string()) {
     if (sequence.text().empty()) return sequence;
+    if (times > budget.limits().max_output_bytes / sequence.text().size()) return budget.take(UINT64_MAX);
     TextBuilder out(budget);
-    for (uint64_t i = 0; i < times; ++i) {
-      HB_TRY(budget.spend(1));
-      HB_TRY(out.append(sequence.text()));
-    }
+    for (uint64_t i = 0; i < times; ++i) HB_TRY(out.append(sequence.text()));
     return std::move(out).value();
   }
   const TemplateList& list = sequence.list();
@@ -205,7 +203,7 @@ Result<TemplateValue> string_item(TemplateBudget& budget, const MarkedText& text
   HB_TRY(budget.spend_bytes(bytes.size()));
   const auto length = static_cast<int64_t>(utf8::length(bytes));
   if (index < 0) index += length;
-  if (index < 0 || index >= length) return TemplateValue::undefined("the index is outside the string");
+  if (index < 0 || index >= length) return budget.undefined("the index is outside the string");
   size_t pos = 0;
   if (static_cast<size_t>(length) == bytes.size()) {
     pos = static_cast<size_t>(index);
@@ -218,6 +216,9 @@ Result<TemplateValue> string_item(TemplateBudget& budget, const MarkedText& text
 }  // namespace
 
 Result<TemplateValue> binary_op(TemplateBudget& budget, BinaryOp op, const TemplateValue& a, const TemplateValue& b) {
+  if (op == BinaryOp::kModulo && a.is_string()) {
+    return unsupported("formatting with '%' is outside the template subset");
+  }
   if (a.is_undefined() || b.is_undefined()) return invalid_data((a.is_undefined() ? a : b).undefined_text());
   if (a.is_number() && b.is_number()) {
     if (a.is_integral() && b.is_integral()) return integer_op(op, a.as_int(), b.as_int());
@@ -228,8 +229,6 @@ Result<TemplateValue> binary_op(TemplateBudget& budget, BinaryOp op, const Templ
     if (repeatable(a) && b.is_integral()) return repeat(budget, a, b.as_int());
     if (a.is_integral() && repeatable(b)) return repeat(budget, b, a.as_int());
   }
-  if (op == BinaryOp::kModulo && a.is_string())
-    return unsupported("formatting with '%' is outside the template subset");
   return bad_operands(op, a, b);
 }
 
@@ -302,10 +301,9 @@ Result<TemplateValue> get_item(TemplateBudget& budget, const TemplateValue& obje
     default: break;
   }
   if (index.is_string()) {
-    return TemplateValue::undefined(
-        fmt::format("'{}' has no attribute '{}'", type_name(object), index.bytes().substr(0, 80)));
+    return budget.undefined(fmt::format("'{}' has no attribute '{}'", type_name(object), index.bytes().substr(0, 80)));
   }
-  return TemplateValue::undefined(fmt::format("'{}' has no such item", type_name(object)));
+  return budget.undefined(fmt::format("'{}' has no such item", type_name(object)));
 }
 
 Result<TemplateValue> get_slice(TemplateBudget& budget, const TemplateValue& object, const TemplateValue* start,
@@ -313,7 +311,7 @@ Result<TemplateValue> get_slice(TemplateBudget& budget, const TemplateValue& obj
   if (object.is_undefined()) return invalid_data(object.undefined_text());
   if (object.is_string()) return slice_string(budget, object.text(), start, stop, step);
   if (!object.is_list() || object.list().flavor == ListFlavor::kGenerator) {
-    return TemplateValue::undefined(fmt::format("'{}' cannot be sliced", type_name(object)));
+    return invalid_data(fmt::format("'{}' object cannot be sliced", type_name(object)));
   }
   const auto& items = object.list().items;
   HB_ASSIGN(const SliceRange r, slice_range(static_cast<int64_t>(items.size()), start, stop, step));

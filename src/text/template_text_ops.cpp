@@ -13,6 +13,11 @@ bool is_cased_letter(char32_t c) {
   return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
 }
 
+bool begins_word_after(char32_t c) {
+  return utf8::is_space(c) ||
+         (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+}
+
 char32_t mapped(char32_t c, bool upper, bool title) {
   const auto u = static_cast<utf8proc_int32_t>(c);
   return static_cast<char32_t>(title ? utf8proc_totitle(u) : upper ? utf8proc_toupper(u) : utf8proc_tolower(u));
@@ -32,20 +37,21 @@ Result<TemplateValue> change_case(TemplateBudget& budget, const MarkedText& text
   HB_TRY(budget.spend_bytes(text.size()));
   TextBuilder out(budget);
   const std::string_view bytes = text.bytes();
-  bool start = true;
+  bool start = change != CaseChange::kUpper && change != CaseChange::kLower;
   for (size_t pos = 0; pos < bytes.size();) {
     const bool user = text.user_at(pos);
     const char32_t c = utf8::next(bytes, pos);
-    const bool first = change == CaseChange::kTitle || change == CaseChange::kCapitalize ? start : false;
-    const bool upper = change == CaseChange::kUpper || first;
+    const bool title = start && change != CaseChange::kTitleWords;
+    const bool upper = start || change == CaseChange::kUpper;
     std::string piece;
     if (c == 0xDF && upper) {
-      piece = first ? "Ss" : "SS";
+      piece = title ? "Ss" : "SS";
     } else {
-      append_utf8(piece, mapped(c, upper, first));
+      append_utf8(piece, mapped(c, upper, title));
     }
     HB_TRY(out.append(piece, user));
-    start = change == CaseChange::kTitle ? !is_cased_letter(c) : false;
+    start =
+        change == CaseChange::kTitle ? !is_cased_letter(c) : change == CaseChange::kTitleWords && begins_word_after(c);
   }
   return std::move(out).value();
 }

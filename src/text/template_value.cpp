@@ -18,7 +18,10 @@ constexpr uint64_t kObjectBytes = 96;
 uint32_t depth_of(const TemplateValue& v) {
   if (v.is_list()) return v.list().depth;
   if (v.is_dict()) return v.dict().depth;
-  return 0;
+  if (v.kind() != TemplateKind::kCallable) return 0;
+  // A method holds its object, a loop its items.
+  const TemplateCallable& f = v.callable();
+  return f.loop != nullptr ? f.loop->items->depth : depth_of(f.self);
 }
 
 // One text for all keys that Python holds equal; nothing for what cannot be a key here.
@@ -84,27 +87,17 @@ Result<bool> equal_at(TemplateBudget& budget, const TemplateValue& a, const Temp
 
 }  // namespace
 
-TemplateString::~TemplateString() {
-  if (budget != nullptr) budget->give(charged);
-}
-TemplateList::~TemplateList() {
-  if (budget != nullptr) budget->give(charged);
-}
-TemplateDict::~TemplateDict() {
-  if (budget != nullptr) budget->give(charged);
-}
-
-TemplateValue TemplateValue::undefined(std::string what) {
-  return TemplateValue(Data(std::in_place_index<0>, std::make_shared<const std::string>(std::move(what))));
+TemplateCharge::~TemplateCharge() {
+  if (budget_ != nullptr) budget_->give(bytes_);
 }
 
 TemplateValue TemplateValue::constant(std::string text) {
-  return TemplateValue(std::make_shared<const TemplateString>(MarkedText(std::move(text)), nullptr, 0));
+  return TemplateValue(std::make_shared<const TemplateString>(TemplateString{MarkedText(std::move(text)), {}}));
 }
 
 std::string TemplateValue::undefined_text() const {
   const auto* what = std::get_if<0>(&data_);
-  return what != nullptr && *what != nullptr ? **what : "a value is undefined";
+  return what != nullptr && *what != nullptr ? (*what)->text.bytes() : "a value is undefined";
 }
 
 const TemplateValue* TemplateDict::find_encoded(std::string_view key) const {
@@ -170,7 +163,7 @@ Result<TemplateValue> TemplateBudget::string(MarkedText text) {
   const uint64_t bytes = kObjectBytes + text.held_bytes();
   HB_TRY(spend_bytes(bytes));
   HB_TRY(take(bytes));
-  return TemplateValue(std::make_shared<const TemplateString>(std::move(text), this, bytes));
+  return TemplateValue(std::make_shared<const TemplateString>(TemplateString{std::move(text), {this, bytes}}));
 }
 
 Result<TemplateValue> TemplateBudget::list(std::vector<TemplateValue> items, ListFlavor flavor) {
@@ -184,8 +177,7 @@ Result<TemplateValue> TemplateBudget::list(std::vector<TemplateValue> items, Lis
   HB_TRY(take(bytes));
   list->items = std::move(items);
   list->flavor = flavor;
-  list->budget = this;
-  list->charged = bytes;
+  list->charge = TemplateCharge(this, bytes);
   return TemplateValue(std::shared_ptr<const TemplateList>(std::move(list)));
 }
 
@@ -204,9 +196,15 @@ Result<TemplateValue> TemplateBudget::dict(std::vector<std::pair<TemplateValue, 
   }
   HB_TRY(spend_bytes(bytes));
   HB_TRY(take(bytes));
-  dict->budget = this;
-  dict->charged = bytes;
+  dict->charge = TemplateCharge(this, bytes);
   return TemplateValue(std::shared_ptr<const TemplateDict>(std::move(dict)));
+}
+
+TemplateValue TemplateBudget::undefined(std::string what) {
+  const uint64_t bytes = kObjectBytes + what.size();
+  if (!take(bytes).ok()) return TemplateValue();
+  return TemplateValue::undefined(
+      std::make_shared<const TemplateString>(TemplateString{MarkedText(std::move(what)), {this, bytes}}));
 }
 
 Status TextBuilder::reserve(size_t more) {

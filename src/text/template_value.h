@@ -42,23 +42,38 @@ enum class TemplateKind : uint8_t {
   kCallable,
 };
 
-// Text and its share of the budget, given back when the last value lets go of it.
+// A share of the budget, given back with the object that holds it. Movable.
+class TemplateCharge {
+ public:
+  TemplateCharge() = default;
+  TemplateCharge(TemplateBudget* budget, uint64_t bytes) : budget_(budget), bytes_(bytes) {}
+  TemplateCharge(TemplateCharge&& other) noexcept
+      : budget_(std::exchange(other.budget_, nullptr)), bytes_(other.bytes_) {}
+  TemplateCharge& operator=(TemplateCharge&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~TemplateCharge();
+
+ private:
+  TemplateBudget* budget_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
 struct TemplateString {
   MarkedText text;
-  TemplateBudget* budget = nullptr;  // none: a constant of the template
-  uint64_t charged = 0;
-  TemplateString(MarkedText t, TemplateBudget* b, uint64_t n) : text(std::move(t)), budget(b), charged(n) {}
-  TemplateString(const TemplateString&) = delete;
-  TemplateString& operator=(const TemplateString&) = delete;
-  ~TemplateString();
+  TemplateCharge charge;  // none: a constant of the template
 };
 
 class TemplateValue {
  public:
   // Undefined without a name.
   TemplateValue() = default;
-  // Undefined; `what` says what was looked for: "'x' is undefined".
-  static TemplateValue undefined(std::string what);
+  // Undefined; the text says what was looked for: "'x' is undefined".
+  static TemplateValue undefined(std::shared_ptr<const TemplateString> what) {
+    return TemplateValue(Data(std::in_place_index<0>, std::move(what)));
+  }
   static TemplateValue none() { return TemplateValue(Data(std::in_place_index<1>)); }
   static TemplateValue boolean(bool b) { return TemplateValue(Data(std::in_place_index<2>, b)); }
   static TemplateValue integer(int64_t i) { return TemplateValue(Data(std::in_place_index<3>, i)); }
@@ -100,7 +115,7 @@ class TemplateValue {
 
  private:
   using Data =
-      std::variant<std::shared_ptr<const std::string>, std::monostate, bool, int64_t, double,
+      std::variant<std::shared_ptr<const TemplateString>, std::monostate, bool, int64_t, double,
                    std::shared_ptr<const TemplateString>, std::shared_ptr<const TemplateList>,
                    std::shared_ptr<const TemplateDict>, TemplateNamespace*, std::shared_ptr<const TemplateCallable>>;
   explicit TemplateValue(Data d) : data_(std::move(d)) {}
@@ -114,23 +129,13 @@ struct TemplateList {
   std::vector<TemplateValue> items;
   ListFlavor flavor = ListFlavor::kList;
   uint32_t depth = 1;
-  TemplateBudget* budget = nullptr;
-  uint64_t charged = 0;
-  TemplateList() = default;
-  TemplateList(const TemplateList&) = delete;
-  TemplateList& operator=(const TemplateList&) = delete;
-  ~TemplateList();
+  TemplateCharge charge;
 };
 
 struct TemplateDict {
   std::vector<std::pair<TemplateValue, TemplateValue>> items;  // in the order of first insertion
   uint32_t depth = 1;
-  TemplateBudget* budget = nullptr;
-  uint64_t charged = 0;
-  TemplateDict() = default;
-  TemplateDict(const TemplateDict&) = delete;
-  TemplateDict& operator=(const TemplateDict&) = delete;
-  ~TemplateDict();
+  TemplateCharge charge;
 
   // The value of a key that is equal in Python's sense (1 == 1.0 == true), or null.
   const TemplateValue* find(const TemplateValue& key) const;
@@ -160,6 +165,8 @@ class TemplateBudget {
   Result<TemplateValue> string(std::string text) { return string(MarkedText(std::move(text))); }
   Result<TemplateValue> list(std::vector<TemplateValue> items, ListFlavor flavor = ListFlavor::kList);
   Result<TemplateValue> dict(std::vector<std::pair<TemplateValue, TemplateValue>> items);
+  // Without its text when the budget is spent: the next step fails anyhow.
+  TemplateValue undefined(std::string what);
 
   static constexpr uint64_t kBytesPerStep = 256;
 
