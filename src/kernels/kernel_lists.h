@@ -18,6 +18,8 @@ const VectorKernels& vector_kernels();
 namespace cpu {
 std::span<const LinearKernel> linear_nvfp4_avx2();
 std::span<const LinearKernel> linear_mxfp4_avx2();
+std::span<const LinearKernel> linear_bf16_avx2();
+const VectorKernels& vector_kernels_avx2();
 }  // namespace cpu
 #endif
 

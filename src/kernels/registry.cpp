@@ -62,6 +62,7 @@ std::vector<LinearKernel> collect() {
 #if defined(HALFBYTE_X86_KERNELS)
     cpu::linear_nvfp4_avx2(),
     cpu::linear_mxfp4_avx2(),
+    cpu::linear_bf16_avx2(),
 #endif
   };
   for (const std::span<const LinearKernel> list : lists) {
@@ -127,7 +128,10 @@ const LinearKernel* find_linear_kernel_named(std::string_view name) {
   return nullptr;
 }
 
-const VectorKernels& vector_kernels(Isa) {
+const VectorKernels& vector_kernels([[maybe_unused]] Isa isa) {
+#if defined(HALFBYTE_X86_KERNELS)
+  if (isa >= Isa::kAvx2) return cpu::vector_kernels_avx2();
+#endif
   return ref::vector_kernels();
 }
 

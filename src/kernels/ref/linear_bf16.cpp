@@ -62,17 +62,10 @@ struct Linear {
   }
 
   static constexpr LinearKernel kernel(std::string_view name) {
-    return {name,
-            Isa::kRef,
-            kFormat,
-            kRound ? ActivationMode::kA16 : ActivationMode::kF32,
+    return {name,           Isa::kRef,     kFormat, kRound ? ActivationMode::kA16 : ActivationMode::kF32,
             /*row_tile=*/1,
-            /*max_rows=*/8,
-            &packed_bytes,
-            &pack,
-            &activation_bytes,
-            &quantize,
-            &run};
+            /*max_rows=*/8, &packed_bytes, &pack,   &activation_bytes,
+            &quantize,      &run};
   }
 };
 

@@ -227,17 +227,9 @@ struct LinearFp4 {
   }
 
   static constexpr LinearKernel kernel(std::string_view name) {
-    return {name,
-            Isa::kRef,
-            W::kFormat,
-            Mode::kMode,
+    return {name,           Isa::kRef,         W::kFormat,       Mode::kMode,
             /*row_tile=*/1,
-            /*max_rows=*/8,
-            &Packed<W>::bytes,
-            &Packed<W>::pack,
-            &activation_bytes,
-            &quantize,
-            &run};
+            /*max_rows=*/8, &Packed<W>::bytes, &Packed<W>::pack, &activation_bytes, &quantize, &run};
   }
 };
 

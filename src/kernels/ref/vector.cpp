@@ -51,8 +51,8 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
 
 LogitsStats logits_stats(const float* logits, int64_t n) {
   LogitsStats stats;
-  stats.max = logits[0];
-  for (int64_t i = 1; i < n; ++i) {
+  stats.max = -INFINITY;  // a NaN is never the maximum; it makes z NaN
+  for (int64_t i = 0; i < n; ++i) {
     if (logits[i] > stats.max) {
       stats.max = logits[i];
       stats.argmax = i;
