@@ -119,7 +119,11 @@ double fold32(double (&lanes)[32]) {
 LogitsStats logits_stats(const float* logits, int64_t n) {
   LogitsStats stats;
   stats.max = maximum(logits, n);
-  while (stats.argmax + 1 < n && logits[stats.argmax] != stats.max) ++stats.argmax;
+  for (int64_t i = 0; i < n; ++i) {
+    if (logits[i] != stats.max) continue;
+    stats.argmax = i;
+    break;
+  }
   for (int64_t chunk = 0; chunk < n; chunk += 4096) {
     double z[32], s[32];
     chunk_sums(logits + chunk, n - chunk < 4096 ? n - chunk : 4096, stats.max, z, s);
