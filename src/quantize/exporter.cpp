@@ -388,6 +388,7 @@ Status check_apart(const ModelSource& source, const std::string& out) {
 
 Result<ExportReport> export_model(const std::string& model, const std::string& out, const Recipe& recipe,
                                   const ExportOptions& options) {
+  if (out.empty()) return invalid_argument("the output folder has no name; give one with -o");
   HB_ASSIGN(ModelSource source, open_model_source(model));
   if (source.quant.quantised) {
     return unsupported(model + ": is already quantised (" + source.quant.algorithm + ", says " + source.quant.file +

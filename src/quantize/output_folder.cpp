@@ -98,7 +98,6 @@ Result<std::unique_ptr<OutputFolder>> OutputFolder::create(const std::string& ou
   std::unique_ptr<OutputFolder> folder(new OutputFolder());
   folder->out_ = out;
   while (folder->out_.size() > 1 && folder->out_.back() == '/') folder->out_.pop_back();
-  if (folder->out_.empty()) return invalid_argument("the output folder has no name; give one with -o");
   HB_TRY(check_target(folder->out_, force, folder->replaces_));
   std::error_code failure;
   fs::create_directories(parent_of(folder->out_), failure);
