@@ -1,6 +1,7 @@
 #include "model/load.h"
 
 #include <array>
+#include <atomic>
 #include <functional>
 
 #include "base/memory_info.h"
@@ -44,9 +45,22 @@ class Loader {
     std::vector<float> out;
     if (tensor == nullptr) return out;
     out.resize(static_cast<size_t>(tensor->shape[0]));
-    HB_TRY(tensors_.read_rows(*tensor, 0, 1, out));
+    HB_TRY(read_vector(*tensor, out));
     HB_TRY(advance(tensor->bytes));
     return out;
+  }
+
+  Status read_vector(const TensorInfo& tensor, std::span<float> out) {
+    HB_TRY(tensors_.read_rows(tensor, 0, 1, out));
+    return check_finite(tensor, out);
+  }
+
+  Status check_finite(const TensorInfo& tensor, std::span<const float> out) const {
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!is_finite(out[i]))
+        return tensors_.error(tensor, "element " + std::to_string(i) +
+                                          " is NaN or infinite, expected finite numbers; the checkpoint is damaged");
+    return {};
   }
 
   Status load_embedding(EmbeddingWeights& out) {
@@ -115,15 +129,25 @@ class Loader {
     return out;
   }
 
+  // "model.safetensors: tensor 'x'", as the source's own messages begin.
+  std::string place_of(const TensorInfo& tensor) const {
+    std::string text = tensors_.error(tensor, "").message();
+    while (text.ends_with(' ') || text.ends_with(':')) text.pop_back();
+    return text;
+  }
+
   WeightSource plain_source(const TensorInfo& tensor, int64_t n, int64_t k) const {
-    return {tensors_.path() + ": tensor '" + tensor.name + "'", n, k,
-            [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
+    return {place_of(tensor), n, k, [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
               return tensors_.read_rows(tensor, first, rows, out);
             }};
   }
 
   Result<QuantLinear> make_linear(const LinearTask& task, float amax) {
-    if (task.stored_as_planned) return load_quant_linear(tensors_, source_.quant, task.module);
+    if (task.stored_as_planned) {
+      HB_ASSIGN(QuantLinear out, load_quant_linear(tensors_, source_.quant, task.module));
+      if (out.format == WeightFormat::kBF16) HB_TRY(check_bf16_finite(task, out));
+      return out;
+    }
     HB_ASSIGN(const Stored stored, open(task));
     QuantizeOptions options;
     options.format = task.kernel->weights;
@@ -140,8 +164,23 @@ class Loader {
     return out;
   }
 
+  // BF16 that is packed as stored passes no rounding that would notice.
+  Status check_bf16_finite(const LinearTask& task, const QuantLinear& weight) {
+    std::atomic<bool> damaged{false};
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      const uint16_t* values = weight.codes.as<uint16_t>() + begin * weight.k;
+      bool found = false;
+      for (int64_t i = 0; i < (end - begin) * weight.k; ++i) found |= (values[i] & 0x7F80u) == 0x7F80u;
+      if (found) damaged = true;
+    };
+    pool_.parallel_for(weight.n, 1, std::ref(body));
+    if (!damaged) return {};
+    return weight_amax(plain_source(*task.facts.weight, weight.n, weight.k), pool_).status();  // says where
+  }
+
   Status load_linear(const LinearTask& task, float amax, PackedLinear& out) {
     HB_ASSIGN(QuantLinear weight, make_linear(task, amax));
+    if (task.facts.bias != nullptr) HB_TRY(check_finite(*task.facts.bias, weight.bias));
     constexpr std::string_view kPrefix = "model.";
     out.name = task.module.starts_with(kPrefix) ? task.module.substr(kPrefix.size()) : task.module;
     out.plan = task.plan;

@@ -1,4 +1,5 @@
-// The engine end to end on tiny models: results of requests, and every way in which a request or an option can be wrong.
+// The engine end to end on tiny models: results of requests, and every way in which a request or an option can be
+// wrong.
 #include "halfbyte/engine.h"
 
 #include <gmock/gmock.h>
@@ -146,7 +147,8 @@ TEST(Engine, RefusesWhatCannotWorkAndSaysWhy) {
     return id.status().message();
   };
   EXPECT_THAT(error(ask({}, 5), StatusCode::kInvalidArgument), HasSubstr("prompt is empty"));
-  EXPECT_THAT(error(ask({1, 131}, 5), StatusCode::kInvalidArgument), HasSubstr("token 131 at place 1, expected 0 to 130"));
+  EXPECT_THAT(error(ask({1, 131}, 5), StatusCode::kInvalidArgument),
+              HasSubstr("token 131 at place 1, expected 0 to 130"));
   EXPECT_THAT(error(ask({-1}, 5), StatusCode::kInvalidArgument), HasSubstr("token -1"));
   EXPECT_THAT(error(ask({1}, -5), StatusCode::kInvalidArgument), HasSubstr("max_tokens is -5"));
   EXPECT_THAT(error(ask(std::vector<int32_t>(64, 1), 0), StatusCode::kResourceExhausted),
@@ -172,7 +174,8 @@ TEST(Engine, RefusesOptionsThatCannotWork) {
   };
   EXPECT_THAT(error({.max_batch = 0}), HasSubstr("max_batch is 0"));
   EXPECT_THAT(error({.context = 257}), HasSubstr("made for 256 tokens: context is 257"));
-  EXPECT_THAT(error({.context = 128, .kv_tokens = 64}), HasSubstr("kv_tokens is 64, expected at least the context of 128"));
+  EXPECT_THAT(error({.context = 128, .kv_tokens = 64}),
+              HasSubstr("kv_tokens is 64, expected at least the context of 128"));
   EXPECT_THAT(error({.prefill_chunk = 0}), HasSubstr("prefill_chunk"));
   EXPECT_THAT(error({.page_tokens = 24}), HasSubstr("power of two"));
   EXPECT_THAT(error({.max_waiting = 0}), HasSubstr("max_waiting"));

@@ -1,5 +1,5 @@
-// A request's tokens and logits do not depend on its company, on how its prompt is cut, or on the thread count: in every
-// plan, with every kernel set that runs here, bit for bit (docs/numerics.md 3 and 5).
+// A request's tokens and logits do not depend on its company, on how its prompt is cut, or on the thread count: in
+// every plan, with every kernel set that runs here, bit for bit (docs/numerics.md 3 and 5).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ struct Trace {
 GenerateRequest request(uint64_t index) {
   GenerateRequest r;
   const uint64_t length = 1 + philox_draw(3, 0, index) % (index % 4 == 3 ? 37 : 12);
-  for (uint64_t i = 0; i < length; ++i) r.prompt.push_back(static_cast<int32_t>(philox_draw(4, static_cast<uint32_t>(index), i) % 131));
+  for (uint64_t i = 0; i < length; ++i)
+    r.prompt.push_back(static_cast<int32_t>(philox_draw(4, static_cast<uint32_t>(index), i) % 131));
   r.max_tokens = 4 + static_cast<int64_t>(index % 3);
   r.sampling.temperature = index % 4 == 0 ? 0.0f : 0.9f;
   r.sampling.top_p = index % 3 == 0 ? 0.9f : 1.0f;
@@ -69,7 +70,9 @@ struct Case {
   std::string plan;
   std::string kernels;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.plan << " with " << c.kernels; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.plan << " with " << c.kernels;
+}
 
 std::vector<Case> cases() {
   std::vector<Case> out;
@@ -109,8 +112,8 @@ TEST_P(Invariance, CompanyChunksAndThreadsChangeNothing) {
     for (uint64_t i = 0; i < s.requests; ++i) requests.push_back(request(i));
     const std::vector<Trace> got = run(model, requests, options);
     for (uint64_t i = 0; i < s.requests; ++i)
-      EXPECT_EQ(got[i], expected[i]) << "request " << i << " of " << s.requests << ", chunk " << s.chunk << ", " << s.threads
-                                     << " threads";
+      EXPECT_EQ(got[i], expected[i]) << "request " << i << " of " << s.requests << ", chunk " << s.chunk << ", "
+                                     << s.threads << " threads";
   }
 }
 

@@ -132,7 +132,8 @@ TEST(Scheduler, PreemptsTheYoungestAndResumesItWhereItStood) {
   EXPECT_GT(d.scheduler().preemptions(), 0u);
   for (uint64_t id : {1u, 2u}) {
     ASSERT_EQ(positions[id].size(), 12u);
-    for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(positions[id][static_cast<size_t>(i)], 4 + i) << "a token twice or never";
+    for (int64_t i = 0; i < 12; ++i)
+      EXPECT_EQ(positions[id][static_cast<size_t>(i)], 4 + i) << "a token twice or never";
   }
   EXPECT_EQ(d.blocks().free_pages(), 6);
 }

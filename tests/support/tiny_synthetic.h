@@ -1,4 +1,5 @@
-// Small models with made-up weights, in memory, for tests of the engine. Widths are no multiples of 32 or 128 on purpose.
+// Small models with made-up weights, in memory, for tests of the engine. Widths are no multiples of 32 or 128 on
+// purpose.
 #pragma once
 
 #include <gtest/gtest.h>
