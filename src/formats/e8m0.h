@@ -5,8 +5,8 @@
 
 namespace halfbyte {
 
-// Bits      the biased exponent. Value 2^(code - 127), 2^-127 (an FP32 subnormal) to 2^127; 255 is NaN. No sign, no
-// zero. Rounding  none of its own: the writer's rule picks the exponent (formats/mxfp4.h).
+// Bits      the biased exponent. Value 2^(code - 127), 2^-127 (an FP32 subnormal) to 2^127; 255 is NaN. No sign, no zero.
+// Rounding  none of its own: the writer's rule picks the exponent (formats/mxfp4.h).
 struct E8M0 {
   static constexpr int kMinExponent = -127;
   static constexpr int kMaxExponent = 127;

@@ -27,8 +27,7 @@ struct FP8Row {
 };
 
 // MXFP8 (OCP Microscaling Formats v1.0): value e4m3(code) * 2^(scale - 127).
-// Block     32 consecutive k of one row, one E8M0 scale: e = floor(log2 amax) - 8, so a significand above 1.75
-// saturates
+// Block     32 consecutive k of one row, one E8M0 scale: e = floor(log2 amax) - 8, so a significand above 1.75 saturates
 //           at 448. Zero block: byte 0, zero codes. A block with a NaN or an infinity: byte 255, zero codes.
 // Codes     e4m3(x / 2^e), FP32; one byte an element.
 struct MXFP8 {

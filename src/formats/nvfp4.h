@@ -24,8 +24,7 @@ struct NVFP4 {
   HB_HOST_DEVICE static constexpr int64_t code_bytes(int64_t k) { return blocks(k) * kBlockCodeBytes; }
   HB_HOST_DEVICE static constexpr int64_t scale_bytes(int64_t k) { return blocks(k); }
 
-  // alpha for values up to amax (of a tensor, or of a row when scales are per token): amax / 2688, and 1 where that is
-  // 0.
+  // alpha for values up to amax (of a tensor, or of a row when scales are per token): amax / 2688, and 1 where that is 0.
   HB_HOST_DEVICE static constexpr float tensor_scale(float amax) {
     const float alpha = amax / kRange;
     return alpha == 0.0f ? 1.0f : alpha;

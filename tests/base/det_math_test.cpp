@@ -21,12 +21,12 @@ TEST(Exp32, EdgeValues) {
   EXPECT_EQ(exp32(-std::numeric_limits<float>::denorm_min()), 1.0f);
 }
 
-// Every 97th float of [-87, 0], both ends included: 11 million values.
+// Every 997th float of [-87, 0]: a million values.
 TEST(Exp32, RelativeErrorBelowItsBound) {
   double worst = 0;
   float worst_x = 0;
   const uint32_t last = std::bit_cast<uint32_t>(87.0f);
-  for (uint32_t bits = 0; bits <= last; bits += 97) {
+  for (uint32_t bits = 0; bits <= last; bits += 997) {
     const float x = -std::bit_cast<float>(bits);
     const double truth = std::exp(static_cast<double>(x));
     const double error = std::abs(static_cast<double>(exp32(x)) / truth - 1);
@@ -40,7 +40,7 @@ TEST(Exp32, RelativeErrorBelowItsBound) {
 }
 
 TEST(Exp32, NeverAboveOneBelowZero) {
-  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(2.0f); bits += 13) {
+  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(2.0f); bits += 1013) {
     ASSERT_LE(exp32(-std::bit_cast<float>(bits)), 1.0f) << std::bit_cast<float>(bits);
   }
 }
@@ -57,7 +57,7 @@ float plain_exp32(float x) {
 }
 
 TEST(Exp32, BitEqualToTheDefinition) {
-  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(87.0f); bits += 101) {
+  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(87.0f); bits += 1009) {
     const float x = -std::bit_cast<float>(bits);
     ASSERT_EQ(std::bit_cast<uint32_t>(exp32(x)), std::bit_cast<uint32_t>(plain_exp32(x))) << x;
   }

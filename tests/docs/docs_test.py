@@ -1,0 +1,42 @@
+"""The examples of docs/ are the ones that the tests compile, and links inside the documents lead somewhere."""
+
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = [("docs/formats.md", "tests/docs/formats_example_test.cpp")]
+
+
+def blocks(page):
+    return re.findall(r"^```cpp\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page, source", EXAMPLES)
+def test_examples_are_compiled(page, source):
+    text = (ROOT / source).read_text(encoding="utf-8")
+    compiled = text.split(f"// {page}: begin\n")[1].split(f"// {page}: end\n")[0].rsplit("\n", 1)[0] + "\n"
+    assert blocks(page) == [textwrap.dedent(compiled)], f"copy the example of {source} into {page}"
+
+
+def test_every_cpp_block_is_compiled():
+    known = {page for page, _ in EXAMPLES}
+    for page in PAGES:
+        name = page.relative_to(ROOT).as_posix()
+        assert name in known or not blocks(name), f"{name}: a C++ example that no test compiles"
+
+
+def broken_links(page, text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target) and not (page.parent / target.split("#")[0]).exists():
+            yield target
+
+
+def test_links_lead_somewhere():
+    assert len(PAGES) > 8
+    for page in PAGES:
+        assert not list(broken_links(page, page.read_text(encoding="utf-8"))), page
+    assert list(broken_links(ROOT / "README.md", "see [x](docs/no-such-page.md)")) == ["docs/no-such-page.md"]
