@@ -16,7 +16,8 @@ class Buffer {
 
   // Owned, zero-filled, 64-byte aligned. Throws std::bad_alloc: check sizes before (see io and model).
   static Buffer allocate(size_t bytes) {
-    const size_t rounded = (bytes + 63) / 64 * 64 + 64;  // one line of slack: kernels may read a whole vector at the end
+    const size_t rounded =
+        (bytes + 63) / 64 * 64 + 64;  // one line of slack: kernels may read a whole vector at the end
     void* p = std::aligned_alloc(64, rounded);
     if (p == nullptr) throw std::bad_alloc();
     __builtin_memset(p, 0, rounded);
@@ -45,9 +46,13 @@ class Buffer {
   std::span<std::byte> mutable_bytes() { return {data_, size_}; }
 
   template <class T>
-  const T* as() const { return reinterpret_cast<const T*>(data_); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_);
+  }
   template <class T>
-  T* mutable_as() { return reinterpret_cast<T*>(data_); }
+  T* mutable_as() {
+    return reinterpret_cast<T*>(data_);
+  }
 
  private:
   std::shared_ptr<void> owner_;

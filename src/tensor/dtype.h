@@ -11,8 +11,21 @@ namespace halfbyte {
 
 // The type of a stored tensor. The GGUF block types pack `block` consecutive elements of a row into `block_bytes` bytes.
 enum class DType : uint8_t {
-  kF32, kF16, kBF16, kF64, kF8E4M3, kF8E5M2, kU8, kI8, kI16, kI32, kI64, kBool,
-  kQ4_0, kQ4_1, kQ8_0,  // GGUF
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kF8E4M3,
+  kF8E5M2,
+  kU8,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kBool,
+  kQ4_0,
+  kQ4_1,
+  kQ8_0,  // GGUF
 };
 
 struct DTypeInfo {

@@ -21,31 +21,38 @@ enum class WeightFormat : uint8_t {
 };
 
 // Elements of one scale block along k: 16 for NVFP4, 32 for MXFP4, 1 otherwise.
-constexpr int64_t block_size(WeightFormat f) { return f == WeightFormat::kNVFP4 ? 16 : f == WeightFormat::kMXFP4 ? 32 : 1; }
+constexpr int64_t block_size(WeightFormat f) {
+  return f == WeightFormat::kNVFP4 ? 16 : f == WeightFormat::kMXFP4 ? 32 : 1;
+}
 // Scale blocks a row.
-constexpr int64_t blocks_per_row(WeightFormat f, int64_t k) { return (k + block_size(f) - 1) / block_size(f); }
+constexpr int64_t blocks_per_row(WeightFormat f, int64_t k) {
+  return (k + block_size(f) - 1) / block_size(f);
+}
 // Bytes of codes a row.
 constexpr int64_t code_bytes_per_row(WeightFormat f, int64_t k) {
   switch (f) {
     case WeightFormat::kF32: return k * 4;
     case WeightFormat::kBF16: return k * 2;
-    case WeightFormat::kNVFP4: case WeightFormat::kMXFP4: return blocks_per_row(f, k) * block_size(f) / 2;
+    case WeightFormat::kNVFP4:
+    case WeightFormat::kMXFP4: return blocks_per_row(f, k) * block_size(f) / 2;
   }
   return 0;
 }
-constexpr int64_t scale_bytes_per_row(WeightFormat f, int64_t k) { return block_size(f) == 1 ? 0 : blocks_per_row(f, k); }
+constexpr int64_t scale_bytes_per_row(WeightFormat f, int64_t k) {
+  return block_size(f) == 1 ? 0 : blocks_per_row(f, k);
+}
 
 struct QuantLinear {
   std::string name;  // the module's on-disk name, e.g. "model.layers.0.self_attn.q_proj"
   WeightFormat format = WeightFormat::kBF16;
   int64_t n = 0;
   int64_t k = 0;
-  Buffer codes;         // n * code_bytes_per_row(format, k) bytes
-  Buffer block_scales;  // n * scale_bytes_per_row(format, k) bytes
-  float tensor_scale = 1.0f;          // alpha_w; 1 for all but NVFP4
-  std::optional<float> input_scale;   // alpha_x, the checkpoint's; none: weight-only checkpoint
-  std::vector<float> pre_scale;       // [k] or empty: x is multiplied by it before quantising (AWQ)
-  std::vector<float> bias;            // [n] or empty
+  Buffer codes;                      // n * code_bytes_per_row(format, k) bytes
+  Buffer block_scales;               // n * scale_bytes_per_row(format, k) bytes
+  float tensor_scale = 1.0f;         // alpha_w; 1 for all but NVFP4
+  std::optional<float> input_scale;  // alpha_x, the checkpoint's; none: weight-only checkpoint
+  std::vector<float> pre_scale;      // [k] or empty: x is multiplied by it before quantising (AWQ)
+  std::vector<float> bias;           // [n] or empty
 };
 
 }  // namespace halfbyte

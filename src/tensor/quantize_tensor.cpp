@@ -77,20 +77,14 @@ void quantize_one_row(const float* x, const QuantizeOptions& options, int64_t ro
   uint8_t* codes = out.codes.mutable_as<uint8_t>() + row * code_bytes_per_row(out.format, out.k);
   uint8_t* scales = out.block_scales.mutable_as<uint8_t>() + row * scale_bytes_per_row(out.format, out.k);
   switch (out.format) {
-    case WeightFormat::kF32:
-      std::memcpy(codes, x, static_cast<size_t>(out.k) * sizeof(float));
-      return;
+    case WeightFormat::kF32: std::memcpy(codes, x, static_cast<size_t>(out.k) * sizeof(float)); return;
     case WeightFormat::kBF16: {
       auto* values = out.codes.mutable_as<uint16_t>() + row * out.k;
       for (int64_t i = 0; i < out.k; ++i) values[i] = BF16::encode(x[i]);
       return;
     }
-    case WeightFormat::kNVFP4:
-      NVFP4::quantize_weight_row(x, out.k, out.tensor_scale, codes, scales);
-      return;
-    case WeightFormat::kMXFP4:
-      MXFP4::quantize_row(x, out.k, options.mxfp4_rule, codes, scales);
-      return;
+    case WeightFormat::kNVFP4: NVFP4::quantize_weight_row(x, out.k, out.tensor_scale, codes, scales); return;
+    case WeightFormat::kMXFP4: MXFP4::quantize_row(x, out.k, options.mxfp4_rule, codes, scales); return;
   }
 }
 
@@ -139,9 +133,7 @@ void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out) {
   const auto* codes = w.codes.as<uint8_t>() + row * code_bytes_per_row(w.format, w.k);
   const auto* scales = w.block_scales.as<uint8_t>() + row * scale_bytes_per_row(w.format, w.k);
   switch (w.format) {
-    case WeightFormat::kF32:
-      std::memcpy(out.data(), codes, static_cast<size_t>(w.k) * sizeof(float));
-      return;
+    case WeightFormat::kF32: std::memcpy(out.data(), codes, static_cast<size_t>(w.k) * sizeof(float)); return;
     case WeightFormat::kBF16:
       for (int64_t i = 0; i < w.k; ++i) {
         uint16_t code;
@@ -149,12 +141,8 @@ void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out) {
         out[i] = BF16::decode(code);
       }
       return;
-    case WeightFormat::kNVFP4:
-      NVFP4::dequantize_row(codes, scales, w.tensor_scale, w.k, out.data());
-      return;
-    case WeightFormat::kMXFP4:
-      MXFP4::dequantize_row(codes, scales, w.k, out.data());
-      return;
+    case WeightFormat::kNVFP4: NVFP4::dequantize_row(codes, scales, w.tensor_scale, w.k, out.data()); return;
+    case WeightFormat::kMXFP4: MXFP4::dequantize_row(codes, scales, w.k, out.data()); return;
   }
 }
 

@@ -33,14 +33,14 @@ struct ChatMessage {
 
 struct TemplateLimits {
   uint64_t max_template_bytes = 1 << 20;
-  uint64_t max_steps = 5'000'000;         // expressions and statements evaluated
-  uint32_t max_depth = 100;               // nesting of blocks, expressions, macro calls
-  uint64_t max_output_bytes = 64 << 20;   // of the result, and of all values made on the way
+  uint64_t max_steps = 5'000'000;        // expressions and statements evaluated
+  uint32_t max_depth = 100;              // nesting of blocks, expressions, macro calls
+  uint64_t max_output_bytes = 64 << 20;  // of the result, and of all values made on the way
 };
 
 struct ChatRenderOptions {
   bool add_generation_prompt = true;
-  std::string tools_json;                                       // an array, or empty
+  std::string tools_json;                                        // an array, or empty
   std::vector<std::pair<std::string, std::string>> kwargs_json;  // chat_template_kwargs: name, JSON value
   std::string bos_token, eos_token;
   std::optional<int64_t> now_unix;  // for strftime_now, local time; none: the clock
@@ -64,7 +64,8 @@ class ChatTemplate {
   Result<std::vector<RenderedPiece>> render(const std::vector<ChatMessage>& messages,
                                             const ChatRenderOptions& options) const;
   // The same with messages as JSON (an array of objects, passed to the template unchanged).
-  Result<std::vector<RenderedPiece>> render_json(std::string_view messages_json, const ChatRenderOptions& options) const;
+  Result<std::vector<RenderedPiece>> render_json(std::string_view messages_json,
+                                                 const ChatRenderOptions& options) const;
 
  private:
   struct Impl;

@@ -43,7 +43,7 @@ def is_code(name):
 
 
 # What opens a brace at the level of a namespace or class and is no function.
-NO_FUNCTION = re.compile(r"^\s*(inline\s+)?(namespace|class|struct|enum|union|extern \"C\"|template<.*>\s*(class|struct))\b|=\s*\{$")
+NO_FUNCTION = re.compile(r"^\s*(inline\s+)?(namespace|class|struct|enum|union|extern \"C\"|template\s*<.*>\s*(class|struct|union))\b|=\s*\{$")
 
 
 def statement_start(lines, at):

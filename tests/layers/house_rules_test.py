@@ -77,6 +77,8 @@ def test_a_planted_long_python_function_is_found(tree):
 
 
 def test_tables_and_classes_are_no_functions(tree):
+    members = "  void f() {\n    g();\n  }\n" * 40
+    plant(tree, "src/a/type.h", f"template <class A, int kB>\nstruct C {{\n{members}}};\n")
     rows = "    {1, 2},\n" * 200
     plant(tree, "src/a/table.cpp", f"constexpr Row kTable[] = {{\n{rows}}};\nstruct B {{\n" + "  int x;\n" * 200 + "};\n")
     assert rules.length_violations(tree) == []
