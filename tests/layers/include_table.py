@@ -19,20 +19,21 @@ MAY_INCLUDE = {
     "decode": ["tensor", "base"],
     "model": ["io", "residue", "kernels", "tensor", "formats", "base"],
     "engine": ["model", "decode", "text", "residue", "kernels", "tensor", "formats", "base"],
+    "chat": ["engine", "model", "decode", "text", "io", "tensor", "formats", "base"],
     "quantize": ["engine", "model", "decode", "text", "io", "residue", "kernels", "tensor", "formats", "base"],
-    "eval": ["engine", "model", "decode", "text", "io", "residue", "kernels", "tensor", "formats", "base"],
-    "server": ["engine", "model", "decode", "text", "base"],
+    "eval": ["chat", "engine", "model", "decode", "text", "io", "residue", "kernels", "tensor", "formats", "base"],
+    "server": ["chat", "engine", "model", "decode", "text", "base"],
     "train_ops": ["residue", "kernels", "tensor", "formats", "base"],
-    "tools": ["server", "quantize", "eval", "engine", "model", "decode", "text", "io", "residue", "kernels", "tensor",
+    "tools": ["server", "quantize", "eval", "chat", "engine", "model", "decode", "text", "io", "residue", "kernels", "tensor",
               "formats", "base"],
 }
 
 # Public header -> folders that may include it, besides tools. status.h and version.h are free.
 PUBLIC_HEADERS = {
-    "plan.h": ["model", "engine", "quantize", "eval", "server"],
-    "generate.h": ["decode", "engine", "quantize", "eval", "server"],
-    "model.h": ["model", "engine", "quantize", "eval", "server"],
-    "engine.h": ["engine", "quantize", "eval", "server"],
+    "plan.h": ["model", "engine", "chat", "quantize", "eval", "server"],
+    "generate.h": ["decode", "engine", "chat", "quantize", "eval", "server"],
+    "model.h": ["model", "engine", "chat", "quantize", "eval", "server"],
+    "engine.h": ["engine", "chat", "quantize", "eval", "server"],
 }
 
 # From outside a folder only these of its headers may be included; folders that are not listed hide nothing.
