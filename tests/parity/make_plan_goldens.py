@@ -6,6 +6,8 @@ Needs numpy only. An engine must give these bits, not numbers near them.
 import argparse
 import pathlib
 
+import numpy as np
+
 import tiny_models
 from halfbyte_reference import container, decoder
 
@@ -24,6 +26,7 @@ def plan_variants():
 def write(path, models=MODELS):
     goldens = container.load(pathlib.Path(__file__).with_name("tiny.hbg"))
     w = container.Writer()
+    w.add("positions", np.array(POSITIONS, np.int32))
     for name in models:
         config, tensors = tiny_models.read_config(name), tiny_models.read_tensors(name)
         prompt = goldens[f"{name}/prompt"][:TOKENS]

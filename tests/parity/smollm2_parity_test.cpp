@@ -75,8 +75,8 @@ TEST_F(SmolLm2Parity, LogProbabilitiesAndPerplexityOf2000Tokens) {
   const Comparison c = compare_wikitext(engine_of("f32"), 8);
   RecordProperty("largest_difference", std::to_string(c.largest));
   EXPECT_NEAR(c.expected_perplexity, goldens().scalar<double>("wikitext/perplexity"), 1e-4);
-  EXPECT_LT(c.largest, 0.02);
-  EXPECT_NEAR(c.perplexity / c.expected_perplexity, 1.0, 1e-3);
+  EXPECT_LT(c.largest, 1e-3);  // measured: 4.7e-5
+  EXPECT_NEAR(c.perplexity / c.expected_perplexity, 1.0, 1e-4);
 }
 
 // A prompt's greedy text equals transformers' up to the first step where the two best logits are within 1e-3.
@@ -99,14 +99,16 @@ TEST_F(SmolLm2Parity, GreedyTextOfTwentyQuestions) {
     EXPECT_LT(margins[q][same], 1e-3f) << "question " << q << ": token " << same << " differs though it was no tie";
     ++ties;
   }
-  EXPECT_LE(ties, 2) << "more texts parted at ties than ties explain";
+  EXPECT_LE(ties, 1) << "only question 17 passes a tie";
 }
 
+// 750 tokens: the mean over all 2,000 was .0147 when this was written.
 TEST_F(SmolLm2Parity, Bf16StaysWithinTheStatedDistance) {
-  const Comparison c = compare_wikitext(engine_of("bf16"), 8);
+  const Comparison c = compare_wikitext(engine_of("bf16"), 3);
   RecordProperty("mean_difference", std::to_string(c.mean));
   EXPECT_LT(c.mean, 0.02);
-  EXPECT_NEAR(c.perplexity / c.expected_perplexity, 1.0, 2e-3);
+  EXPECT_GT(c.mean, 1e-4) << "nothing was rounded: the plan was not carried out";
+  EXPECT_NEAR(c.perplexity / c.expected_perplexity, 1.0, 3e-3);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST_P(TinyParity, Float32LogitsAreTransformers) {
   ASSERT_EQ(logits.size(), expected.size());
   const double relative = max_difference(logits, expected) / max_abs(expected);
   RecordProperty("relative_error", std::to_string(relative));
-  EXPECT_LT(relative, 1e-4);
+  EXPECT_LT(relative, 1e-5);  // measured: 2e-6
 }
 
 TEST_P(TinyParity, Float32LogProbabilitiesAreTransformers) {
@@ -104,7 +104,7 @@ TEST_P(TinyParity, Float32LogProbabilitiesAreTransformers) {
   const ScoreResult scores = value_or_throw(engine->score(golden<int32_t>("prompt")));
   const std::vector<float> expected = golden<float>("logprobs");
   ASSERT_EQ(scores.logprobs.size(), expected.size());
-  EXPECT_LT(max_difference(scores.logprobs, expected), 2e-4);
+  EXPECT_LT(max_difference(scores.logprobs, expected), 5e-5);
 }
 
 TEST_P(TinyParity, SixtyFourGreedyTokensAreTransformers) {

@@ -1,0 +1,81 @@
+// The engine's logits under every precision plan, bit for bit what the numpy definition computes (plans.hbg,
+// README.md).
+#include <gtest/gtest.h>
+
+#include "kernels/registry.h"
+#include "parity/parity_support.h"
+#include "parity/tiny_model.h"
+#include "support/golden_file.h"
+#include "support/temp_folder.h"
+
+namespace halfbyte::testing {
+namespace {
+
+const GoldenFile& goldens() {
+  static const GoldenFile file(HALFBYTE_SOURCE_DIR "/tests/parity/plans.hbg");
+  return file;
+}
+
+struct Case {
+  std::string model;
+  std::string plan;
+  Isa isa;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.model << " in " << c.plan << " on " << isa_name(c.isa);
+}
+
+// W4A16 has two exact forms (docs/numerics.md 3.2); which one runs is a fact of the chosen kernel, not of the machine.
+std::string golden_name(const Case& c) {
+  const bool nvfp4 = c.plan == "w4a16", mxfp4 = c.plan == "w4a16-mxfp4";
+  if (!nvfp4 && !mxfp4) return c.plan;
+  const WeightFormat format = nvfp4 ? WeightFormat::kNVFP4 : WeightFormat::kMXFP4;
+  const LinearKernel* kernel = value_or_throw(find_linear_kernel(format, ActivationMode::kA16, c.isa));
+  return kernel->isa == Isa::kRef ? c.plan : c.plan + "-a16i16";
+}
+
+class PlanParity : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PlanParity, LogitsAreTheDefinitionsBits) {
+  const Case& c = GetParam();
+  if (!isa_runs_here(c.isa)) GTEST_SKIP() << "this CPU does not run " << isa_name(c.isa);
+  const TempFolder folder;
+  value_or_throw(write_tiny_model(c.model, folder.path()));
+  const auto engine = open_engine(folder.path(), c.plan, isa_name(c.isa));
+
+  std::vector<int32_t> tokens = goldens().get<int32_t>(c.model + "/prompt");
+  tokens.push_back(0);  // score() gives no row behind the last token
+  ScoreOptions options;
+  options.logits = true;
+  const ScoreResult scores = value_or_throw(engine->score(tokens, options));
+  const std::string name = c.model + "/" + golden_name(c);
+  const std::vector<float> expected = goldens().get<float>(name);
+  const std::vector<int32_t> positions = goldens().get<int32_t>("positions");
+  const size_t vocab = expected.size() / positions.size();
+  for (size_t p = 0; p < positions.size(); ++p) {
+    const float* row = scores.logits.data() + static_cast<size_t>(positions[p]) * vocab;
+    for (size_t i = 0; i < vocab; ++i) {
+      ASSERT_EQ(row[i], expected[p * vocab + i]) << name << ", position " << positions[p] << ", logit " << i;
+    }
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const std::string& model : goldens().children("")) {
+    if (model == "positions") continue;
+    for (const std::string& plan : plan_preset_names()) {
+      for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) out.push_back({model, plan, isa});
+    }
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PlanParity, ::testing::ValuesIn(cases()), [](const auto& c) {
+  std::string name = c.param.model + "_" + c.param.plan + "_" + isa_name(c.param.isa);
+  for (char& letter : name) letter = letter == '-' ? '_' : letter;
+  return name;
+});
+
+}  // namespace
+}  // namespace halfbyte::testing
