@@ -259,7 +259,7 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
   facts.weight = source.find(name + ".weight");
   HB_TRY(check_suffixes(source, module));
   if (facts.weight == nullptr) {
-    return not_found(base_name(source.path()) + ": has no tensor " + quote(name + ".weight") +
+    return not_found(shown(base_name(source.path())) + ": has no tensor " + quote(name + ".weight") +
                      "; the model is incomplete or of another architecture");
   }
   facts.bias = source.find(name + ".bias");

@@ -28,7 +28,7 @@ Result<Location> locate_file(const std::string& path) {
   if (path.ends_with(".safetensors.index.json"))
     return Location{Location::Kind::kIndexedSafetensors, parent_of(path), {path}};
   if (path.ends_with("/config.json") || path == "config.json") return locate(parent_of(path));
-  return invalid_data(path + ": is no model file: starts with " + quote({magic, 4}) +
+  return invalid_data(shown(path) + ": is no model file: starts with " + quote({magic, 4}) +
                       "; expected a Hugging Face folder, a .gguf file (starts with 'GGUF') or a .safetensors file");
 }
 
@@ -50,12 +50,13 @@ Result<Location> locate(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (status.type() == fs::file_type::not_found) {
-    return not_found(path + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
+    return not_found(shown(path) + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
   }
-  if (failure) return invalid_data(path + ": cannot be read: " + failure.message());
+  if (failure) return invalid_data(shown(path) + ": cannot be read: " + failure.message());
   if (status.type() == fs::file_type::regular) return locate_file(path);
   if (status.type() != fs::file_type::directory) {
-    return invalid_data(path + ": is neither a file nor a folder; expected a Hugging Face folder or a .gguf file");
+    return invalid_data(shown(path) +
+                        ": is neither a file nor a folder; expected a Hugging Face folder or a .gguf file");
   }
   // transformers' order: the single file before the index.
   const std::string single = join_path(path, "model.safetensors"),
@@ -67,7 +68,7 @@ Result<Location> locate(const std::string& path) {
     if (name.ends_with(".gguf")) ggufs.push_back(name);
   }
   if (ggufs.size() > 1) {
-    return invalid_argument(path + ": holds " + std::to_string(ggufs.size()) + " GGUF files (" + listed(ggufs) +
+    return invalid_argument(shown(path) + ": holds " + std::to_string(ggufs.size()) + " GGUF files (" + listed(ggufs) +
                             "); name one of them");
   }
   if (ggufs.size() == 1) return Location{Location::Kind::kGguf, path, {join_path(path, ggufs[0])}};

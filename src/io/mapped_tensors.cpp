@@ -49,7 +49,7 @@ const MappedTensors::Place& MappedTensors::place(const TensorInfo& tensor) const
 Result<std::span<const std::byte>> MappedTensors::bytes(const TensorInfo& tensor) const {
   const Place& at = place(tensor);
   if (at.interleaved_heads > 0) {
-    return internal_error(base_name(files_[at.file]->path()) + ": tensor " + quote(tensor.file_name) +
+    return internal_error(shown(base_name(files_[at.file]->path())) + ": tensor " + quote(tensor.file_name) +
                           ": its rows are stored in another order; use read_rows");
   }
   return files_[at.file]->bytes().subspan(at.begin, tensor.bytes);
@@ -95,8 +95,8 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
 }
 
 Status MappedTensors::error(const TensorInfo& tensor, const std::string& text) const {
-  return invalid_data(base_name(files_[place(tensor).file]->path()) + ": tensor " + quote(tensor.file_name) + ": " +
-                      text);
+  return invalid_data(shown(base_name(files_[place(tensor).file]->path())) + ": tensor " + quote(tensor.file_name) +
+                      ": " + text);
 }
 
 }  // namespace halfbyte

@@ -1,9 +1,14 @@
 #include "io/message.h"
 
 namespace halfbyte {
+std::string shown(std::string_view path) {
+  const std::string text = quote(path, 4096);
+  return text.substr(1, text.size() - 2);
+}
+
 std::string listed(const std::vector<std::string>& items, size_t limit) {
   std::string out;
-  for (size_t i = 0; i < items.size() && i < limit; ++i) out += (i ? ", " : "") + items[i];
+  for (size_t i = 0; i < items.size() && i < limit; ++i) out += (i ? ", " : "") + shown(items[i]);
   if (items.size() > limit) out += " and " + std::to_string(items.size() - limit) + " more";
   return out;
 }

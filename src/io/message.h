@@ -10,7 +10,10 @@
 
 namespace halfbyte {
 
-// "a, b and 7 more": at most `limit` items.
+// A path or file name as part of a message: quote() without the quotes, so that it can be copied.
+std::string shown(std::string_view path);
+
+// "a, b and 7 more": at most `limit` items, each as shown().
 std::string listed(const std::vector<std::string>& items, size_t limit = 12);
 
 // The part after the last '/'.

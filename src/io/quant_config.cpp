@@ -173,8 +173,8 @@ std::string text_of(const std::vector<std::string>& names) {
 void compare(const QuantConfig& other, QuantConfig& believed) {
   const auto differ = [&](const char* what, const std::string& a, const std::string& b) {
     if (a == b) return;
-    believed.warnings.push_back(believed.file + " says " + what + " " + (a.empty() ? "none" : a) + ", " + other.file +
-                                " says " + (b.empty() ? "none" : b) + "; using " + believed.file);
+    believed.warnings.push_back(believed.file + " says " + what + " " + (a.empty() ? "none" : shown(a)) + ", " +
+                                other.file + " says " + (b.empty() ? "none" : shown(b)) + "; using " + believed.file);
   };
   differ("quant_algo", believed.algorithm, other.algorithm);
   differ("kv cache", believed.kv_cache, other.kv_cache);

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/message.h"
+
 namespace halfbyte {
 namespace {
 
@@ -29,7 +31,7 @@ class Descriptor {
 }  // namespace
 
 Result<std::optional<std::string>> read_small_file(const std::string& path) {
-  const auto fail = [&](const std::string& text) { return invalid_data(path + ": " + text); };
+  const auto fail = [&](const std::string& text) { return invalid_data(shown(path) + ": " + text); };
   // Not blocking: a pipe in the place of a file must not hang the program.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {

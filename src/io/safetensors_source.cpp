@@ -37,7 +37,7 @@ Result<std::shared_ptr<const TensorSource>> open_safetensors(const std::string& 
   std::map<std::string, uint32_t, std::less<>> file_of;
   for (const std::string& file_path : files) {
     HB_ASSIGN(auto file, open_guarded(file_path));
-    const std::string name = base_name(file_path);
+    const std::string name = shown(base_name(file_path));
     HB_ASSIGN(auto entries, parse_safetensors(file->bytes(), name));
     const auto number = static_cast<uint32_t>(mapped.size());
     for (SafetensorsEntry& entry : entries) {

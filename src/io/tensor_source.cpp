@@ -31,8 +31,8 @@ Status no_weights(const std::string& folder) {
 
 Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path, const std::string& index_path) {
   HB_ASSIGN(const auto text, read_small_file(index_path));
-  if (!text) return not_found(index_path + ": no such file");
-  HB_ASSIGN(const SafetensorsIndex index, parse_safetensors_index(*text, base_name(index_path)));
+  if (!text) return not_found(shown(index_path) + ": no such file");
+  HB_ASSIGN(const SafetensorsIndex index, parse_safetensors_index(*text, shown(base_name(index_path))));
   const std::string folder = index_path.substr(0, index_path.size() - base_name(index_path).size());
   const std::vector<std::string> entries = folder_entries(folder.empty() ? "." : folder);
   std::vector<std::string> files, missing;
@@ -41,9 +41,9 @@ Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path
     if (!std::binary_search(entries.begin(), entries.end(), name)) missing.push_back(name);
   }
   if (!missing.empty()) {
-    return not_found(path + ": " + std::to_string(missing.size()) + " of the " + std::to_string(index.files.size()) +
-                     " files that " + base_name(index_path) + " names are missing: " + listed(missing) +
-                     "; download the rest of the model");
+    return not_found(shown(path) + ": " + std::to_string(missing.size()) + " of the " +
+                     std::to_string(index.files.size()) + " files that " + shown(base_name(index_path)) +
+                     " names are missing: " + listed(missing) + "; download the rest of the model");
   }
   return open_safetensors(path, files, &index);
 }

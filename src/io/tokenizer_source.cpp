@@ -93,7 +93,7 @@ Result<TokenizerSource> open_folder(const std::string& folder) {
   std::error_code failure;
   if (!std::filesystem::is_regular_file(source.tokenizer_json_path, failure)) {
     return not_found(
-        folder + ": has no tokenizer.json; there: " + listed(folder_entries(folder)) +
+        shown(folder) + ": has no tokenizer.json; there: " + listed(folder_entries(folder)) +
         "; save the tokenizer in the fast format (AutoTokenizer.from_pretrained(...).save_pretrained(...))");
   }
   return source;
@@ -132,7 +132,7 @@ Result<TokenizerSource> open_tokenizer_source(const std::string& path) {
   HB_ASSIGN(const Location location, locate(path));
   if (location.kind != Location::Kind::kGguf) return open_folder(location.folder);
   HB_ASSIGN(const auto mapped, open_guarded(location.files.front()));
-  HB_ASSIGN(const GgufFile file, GgufFile::parse(mapped->bytes(), base_name(location.files.front())));
+  HB_ASSIGN(const GgufFile file, GgufFile::parse(mapped->bytes(), shown(base_name(location.files.front()))));
   HB_ASSIGN(TokenizerSource source, gguf_tokenizer_source(file));
   source.path = path;
   return source;

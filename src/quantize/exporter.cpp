@@ -14,6 +14,7 @@
 #include "base/size_text.h"
 #include "formats/bf16.h"
 #include "halfbyte/plan.h"
+#include "io/message.h"
 #include "io/model_source.h"
 #include "io/read_file.h"
 #include "quantize/export_config.h"
@@ -200,8 +201,8 @@ Status Exporter::check_disk(const std::string& out) const {
   const fs::space_info space = fs::space(at, failure);
   constexpr uint64_t kSlack = 64 << 20;  // headers and the tokenizer
   if (failure || space.available >= report_.bytes + kSlack) return {};
-  return resource_exhausted(out + ": needs " + format_bytes(report_.bytes + kSlack) + " of disk space, " + at.string() +
-                            " has " + format_bytes(space.available) + " free");
+  return resource_exhausted(shown(out) + ": needs " + format_bytes(report_.bytes + kSlack) + " of disk space, " +
+                            shown(at.string()) + " has " + format_bytes(space.available) + " free");
 }
 
 WeightSource Exporter::weight(const Job& job) const {
@@ -323,13 +324,13 @@ Status Exporter::write_files(OutputFolder& folder) {
     HB_TRY(folder.write_text("generation_config.json", make_generation_config(source_.generation)));
     HB_ASSIGN(const TokenizerSource tokenizer, open_tokenizer_source(source_.path));
     auto json = make_tokenizer_json(*tokenizer.vocab);
-    if (!json.ok()) return json.status().with_context(source_.path);
+    if (!json.ok()) return json.status().with_context(shown(source_.path));
     HB_TRY(folder.write_text("tokenizer.json", *json));
     HB_TRY(folder.write_text("tokenizer_config.json",
                              make_tokenizer_config(tokenizer, source_.config.max_position_embeddings)));
   } else {
     HB_ASSIGN(const auto before, read_small_file(source_.folder + "/config.json"));
-    if (!before) return not_found(source_.folder + "/config.json: vanished while the model was written");
+    if (!before) return not_found(shown(source_.folder) + "/config.json: vanished while the model was written");
     HB_ASSIGN(const std::string config, rewrite_config(*before, quantization_));
     HB_TRY(folder.write_text("config.json", config));
     for (const std::string_view name : kCopiedFiles) {
@@ -377,10 +378,11 @@ Status check_apart(const ModelSource& source, const std::string& out) {
     const auto [a, b] = std::mismatch(folder.begin(), folder.end(), inner.begin(), inner.end());
     return a == folder.end();
   };
-  if (target == model) return invalid_argument(out + ": is the model's own folder; name another folder");
+  if (target == model) return invalid_argument(shown(out) + ": is the model's own folder; name another folder");
   if (!source.folder.empty() && holds(model, target))
-    return invalid_argument(out + ": lies in the model's own folder; name another folder");
-  if (holds(target, model)) return invalid_argument(out + ": holds the model " + source.path + "; name another folder");
+    return invalid_argument(shown(out) + ": lies in the model's own folder; name another folder");
+  if (holds(target, model))
+    return invalid_argument(shown(out) + ": holds the model " + shown(source.path) + "; name another folder");
   return {};
 }
 
@@ -391,8 +393,8 @@ Result<ExportReport> export_model(const std::string& model, const std::string& o
   if (out.empty()) return invalid_argument("the output folder has no name; give one with -o");
   HB_ASSIGN(ModelSource source, open_model_source(model));
   if (source.quant.quantised) {
-    return unsupported(model + ": is already quantised (" + source.quant.algorithm + ", says " + source.quant.file +
-                       "); start from the BF16 model");
+    return unsupported(shown(model) + ": is already quantised (" + source.quant.algorithm + ", says " +
+                       source.quant.file + "); start from the BF16 model");
   }
   HB_TRY(check_apart(source, out));
   Exporter exporter(std::move(source), recipe, options);

@@ -13,6 +13,8 @@
 
 #include "base/mapped_file.h"
 
+#include "io/message.h"
+
 namespace halfbyte {
 namespace fs = std::filesystem;
 namespace {
@@ -20,7 +22,7 @@ namespace {
 constexpr const char* kMarker = "halfbyte_plan.json";
 
 Status io_error(const std::string& path, const std::string& what, int error) {
-  const std::string text = path + ": " + what + ": " + std::strerror(error);
+  const std::string text = shown(path) + ": " + what + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) return resource_exhausted(text + "; free some disk space and start again");
   return invalid_argument(text);
 }
@@ -30,24 +32,25 @@ Status check_target(const std::string& out, bool force, bool& replaces) {
   std::error_code failure;
   const fs::file_status status = fs::symlink_status(out, failure);
   if (status.type() == fs::file_type::not_found) return {};
-  if (failure) return invalid_argument(out + ": cannot be read: " + failure.message());
+  if (failure) return invalid_argument(shown(out) + ": cannot be read: " + failure.message());
   if (status.type() != fs::file_type::directory) {
-    return invalid_argument(out + ": exists and is not a folder; name a folder that does not exist yet");
+    return invalid_argument(shown(out) + ": exists and is not a folder; name a folder that does not exist yet");
   }
   const bool empty = fs::is_empty(out, failure);
-  if (failure) return invalid_argument(out + ": cannot be read: " + failure.message());
+  if (failure) return invalid_argument(shown(out) + ": cannot be read: " + failure.message());
   if (empty) return {};
   if (!force)
-    return invalid_argument(out + ": exists and is not empty; name another folder, or replace it with --force");
+    return invalid_argument(shown(out) + ": exists and is not empty; name another folder, or replace it with --force");
   for (fs::directory_iterator it(out, failure), end; !failure && it != end; it.increment(failure)) {
     std::error_code ignored;
     if (it->symlink_status(ignored).type() == fs::file_type::directory) {
       return invalid_argument(
-          out + ": has folders in it, so it is not one that Halfbyte wrote and is not replaced; remove it yourself");
+          shown(out) +
+          ": has folders in it, so it is not one that Halfbyte wrote and is not replaced; remove it yourself");
     }
   }
   if (!fs::is_regular_file(out + "/" + kMarker, failure)) {
-    return invalid_argument(out + ": has no " + kMarker +
+    return invalid_argument(shown(out) + ": has no " + kMarker +
                             ", so it is not a folder that Halfbyte wrote and is not replaced; remove it yourself");
   }
   replaces = true;
@@ -101,7 +104,7 @@ Result<std::unique_ptr<OutputFolder>> OutputFolder::create(const std::string& ou
   HB_TRY(check_target(folder->out_, force, folder->replaces_));
   std::error_code failure;
   fs::create_directories(parent_of(folder->out_), failure);
-  if (failure) return invalid_argument(parent_of(folder->out_) + ": cannot be made: " + failure.message());
+  if (failure) return invalid_argument(shown(parent_of(folder->out_)) + ": cannot be made: " + failure.message());
   std::string name = folder->out_ + ".partial-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return io_error(name, "cannot be made", errno);
   folder->partial_ = name;
@@ -153,7 +156,7 @@ Status OutputFolder::commit() {
   if (rename(partial_.c_str(), out_.c_str()) != 0) {
     const int error = errno;
     if (replaces_ && rename(aside.c_str(), out_.c_str()) != 0) {
-      return io_error(out_, "cannot be put in place, and the old folder is now " + aside, error);
+      return io_error(out_, "cannot be put in place, and the old folder is now " + shown(aside), error);
     }
     return io_error(out_, "cannot be put in place", error);
   }

@@ -1,0 +1,3 @@
+foreach(parser safetensors safetensors_index gguf hf_config generation_config quant_config tokenizer_config)
+  hb_fuzz(fuzz_${parser} SRCS io/fuzz_${parser}.cpp DEPS io)
+endforeach()
