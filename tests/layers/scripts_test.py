@@ -19,7 +19,7 @@ class Machine:
     """A PATH of its own: the named real programs and fake ones."""
 
     REAL = ["bash", "env", "dirname", "basename", "cat", "grep", "sed", "tr", "tail", "mktemp", "rm", "mkdir", "stat",
-            "sha256sum", "cut", "mv", "cp", "cmp", "printf", "true", "nproc"]
+            "sha256sum", "cut", "mv", "cp", "cmp", "printf", "true", "nproc", "find"]
 
     def __init__(self, folder):
         self.bin, self.home, self.log = folder / "bin", folder / "home", folder / "calls.log"
