@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/memory_info.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 
@@ -81,16 +80,15 @@ Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, 
   return request;
 }
 
-Result<ResolvedOptions> resolve_options(const Model& model, const EngineOptions& asked) {
-  HB_TRY(check_options(asked, model.config()).with_context("engine options"));
+Result<ResolvedOptions> resolve_options(const ModelFacts& model, const EngineOptions& asked, uint64_t available) {
+  const int64_t longest = model.config.context;
+  HB_TRY(check_options(asked, model.config).with_context("engine options"));
   EngineOptions o = asked;
-  if (o.context == 0)
-    o.context = o.kv_tokens > 0 ? std::min(model.config().context, o.kv_tokens) : model.config().context;
+  if (o.context == 0) o.context = o.kv_tokens > 0 ? std::min(longest, o.kv_tokens) : longest;
   if (o.kv_tokens == 0) o.kv_tokens = o.context;
   if (o.threads == 0) o.threads = default_thread_count();
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
 
-  const uint64_t available = available_memory_bytes();
   RunnerFootprint needed = cpu_runner_footprint(model, runner_limits(o));
   if (needed.total() > available) {
     const uint64_t page_bytes = needed.kv / static_cast<uint64_t>(runner_limits(o).pages);
@@ -98,15 +96,17 @@ Result<ResolvedOptions> resolve_options(const Model& model, const EngineOptions&
     const auto fits = static_cast<int64_t>(std::min<uint64_t>(pages, uint64_t{1} << 40)) * o.page_tokens;
     // Nobody named a size: take what fits with a tenth to spare; metrics() says how much that is.
     const int64_t shrunk = fits / 10 * 9 / o.page_tokens * o.page_tokens;
-    if (asked.context != 0 || asked.kv_tokens != 0 || shrunk < std::min(kLeastContext, model.config().context))
+    if (asked.context != 0 || asked.kv_tokens != 0 || shrunk < std::min(kLeastContext, longest))
       return resource_exhausted("a KV cache of " + std::to_string(o.kv_tokens) + " tokens needs " +
                                 format_bytes(needed.kv) + " and work space " + format_bytes(needed.work) + ", " +
-                                format_bytes(available) + " are available; a context of " + std::to_string(fits) +
-                                " tokens would fit");
+                                format_bytes(available) + " are available; " +
+                                (fits > 0 ? "a context of " + std::to_string(fits) + " tokens would fit"
+                                          : "free memory or choose a smaller model"));
     o.context = o.kv_tokens = std::min(o.context, shrunk);
     o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+    needed = cpu_runner_footprint(model, runner_limits(o));
   }
-  return ResolvedOptions{o, runner_limits(o)};
+  return ResolvedOptions{o, runner_limits(o), needed};
 }
 
 }  // namespace halfbyte

@@ -19,12 +19,15 @@ Status check_tokens(std::span<const int32_t> tokens, int64_t vocab);
 // The request as the engine carries it. `context`: tokens that it may reach.
 Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, int64_t vocab, int64_t context);
 
-// Options with context, kv_tokens and threads filled in, and what a runner needs to know. Memory is checked here,
-// before anything is allocated.
+// Options with context, kv_tokens and threads filled in, what a runner needs to know, and the memory that it will take.
 struct ResolvedOptions {
   EngineOptions options;
   RunnerLimits limits;
+  RunnerFootprint footprint;
 };
-Result<ResolvedOptions> resolve_options(const Model& model, const EngineOptions& asked);
+
+// `available` is the memory that may be taken, in bytes; nothing is allocated. A model that is only planned has facts
+// too, so this is also how `inspect --fit` predicts.
+Result<ResolvedOptions> resolve_options(const ModelFacts& model, const EngineOptions& asked, uint64_t available);
 
 }  // namespace halfbyte

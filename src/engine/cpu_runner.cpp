@@ -4,9 +4,9 @@
 
 #include "base/thread_pool.h"
 #include "engine/runner.h"
-#include "model/config.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
+#include "model/model_impl.h"
 
 namespace halfbyte {
 namespace {
@@ -22,9 +22,9 @@ int64_t logit_rows(const RunnerLimits& limits) {
   return std::max(limits.max_batch, kScoreRows);
 }
 
-KvShape kv_shape(const Model& model, int64_t page_tokens) {
-  const ModelConfig& c = model.config();
-  return {c.layers, c.kv_heads, c.head_dim, page_tokens, model.plan().kv};
+KvShape kv_shape(const ModelFacts& model, int64_t page_tokens) {
+  const ModelConfig& c = model.config;
+  return {c.layers, c.kv_heads, c.head_dim, page_tokens, model.plan.kv};
 }
 
 class CpuRunner final : public Runner {
@@ -158,14 +158,14 @@ class CpuRunner final : public Runner {
 }  // namespace
 
 Result<std::unique_ptr<Runner>> make_cpu_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits) {
-  HB_ASSIGN(KvCache cache, KvCache::create(kv_shape(*model, limits.page_tokens), limits.pages));
+  HB_ASSIGN(KvCache cache, KvCache::create(kv_shape(model->impl(), limits.page_tokens), limits.pages));
   return std::unique_ptr<Runner>(std::make_unique<CpuRunner>(std::move(model), limits, std::move(cache)));
 }
 
-RunnerFootprint cpu_runner_footprint(const Model& model, const RunnerLimits& limits) {
+RunnerFootprint cpu_runner_footprint(const ModelFacts& model, const RunnerLimits& limits) {
   RunnerFootprint out;
   out.kv = static_cast<uint64_t>(limits.pages) * kv_shape(model, limits.page_tokens).page_bytes();
-  const auto vocab = static_cast<uint64_t>(model.config().vocab);
+  const auto vocab = static_cast<uint64_t>(model.config.vocab);
   const uint64_t sampler_bytes = vocab * (2 * sizeof(uint32_t) + 2 * sizeof(float));
   out.work = Decoder::work_bytes(model, decoder_limits(limits), limits.threads) +
              static_cast<uint64_t>(logit_rows(limits)) * vocab * sizeof(float) +

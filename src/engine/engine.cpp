@@ -4,10 +4,12 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/memory_info.h"
 #include "engine/checks.h"
 #include "engine/inbox.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
+#include "model/model_impl.h"
 
 namespace halfbyte {
 
@@ -131,7 +133,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& options) {
-  HB_ASSIGN(const ResolvedOptions resolved, resolve_options(*model, options));
+  HB_ASSIGN(const ResolvedOptions resolved, resolve_options(model->impl(), options, available_memory_bytes()));
   HB_ASSIGN(std::unique_ptr<Runner> runner, make_cpu_runner(model, resolved.limits));
   auto impl = std::make_unique<Impl>(std::move(model), resolved.options, std::move(runner), resolved.limits.pages);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));

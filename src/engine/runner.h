@@ -12,6 +12,7 @@
 #include "engine/batch_plan.h"
 #include "halfbyte/engine.h"
 #include "halfbyte/model.h"
+#include "model/facts.h"
 
 namespace halfbyte {
 
@@ -46,6 +47,6 @@ struct RunnerFootprint {
   uint64_t work = 0;
   uint64_t total() const { return kv + work; }
 };
-RunnerFootprint cpu_runner_footprint(const Model& model, const RunnerLimits& limits);
+RunnerFootprint cpu_runner_footprint(const ModelFacts& model, const RunnerLimits& limits);
 
 }  // namespace halfbyte

@@ -19,19 +19,11 @@ constexpr int64_t kTileBytes = 128 << 10;
 // Buffers of a decoder, in elements.
 struct WorkSizes {
   size_t hidden, heads, kv, mlp, angles;  // floats
-  size_t scaled;                          // floats; 0 without pre-scales
   size_t rounded;                         // bytes
   size_t scratch;                         // floats, of one thread
 };
 
-template <class Visit>
-void for_each_linear(const ModelWeights& weights, Visit visit) {
-  for (const LayerWeights& l : weights.layers)
-    for (const PackedLinear* linear : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) visit(*linear);
-  visit(weights.head);
-}
-
-WorkSizes work_sizes(const Model::Impl& model, const DecoderLimits& limits) {
+WorkSizes work_sizes(const ModelFacts& model, const DecoderLimits& limits) {
   const ModelConfig& c = model.config;
   const auto rows = static_cast<size_t>(limits.max_rows);
   WorkSizes s{};
@@ -40,10 +32,7 @@ WorkSizes work_sizes(const Model::Impl& model, const DecoderLimits& limits) {
   s.kv = rows * static_cast<size_t>(c.kv_width());
   s.mlp = rows * static_cast<size_t>(c.intermediate);
   s.angles = rows * static_cast<size_t>(c.head_dim / 2);
-  for_each_linear(model.weights, [&](const PackedLinear& linear) {
-    s.rounded = std::max(s.rounded, rows * linear.kernel->activation_bytes(linear.k));
-    if (!linear.pre_scale.empty()) s.scaled = std::max(s.scaled, rows * static_cast<size_t>(linear.k));
-  });
+  s.rounded = rows * model.rounded_row_bytes;
   s.scratch = static_cast<size_t>(attention_scratch_floats(c.group(), c.head_dim));
   return s;
 }
@@ -70,7 +59,6 @@ struct Decoder::Workspace {
         up(s.mlp),
         cos(s.angles),
         sin(s.angles),
-        scaled(s.scaled),
         rounded(Buffer::allocate(s.rounded)),
         scratch(s.scratch * static_cast<size_t>(threads)),
         scratch_floats(s.scratch) {
@@ -88,7 +76,6 @@ struct Decoder::Workspace {
   std::vector<float> attended;  // [rows, heads, head_dim]
   std::vector<float> gate, up;  // [rows, intermediate]
   std::vector<float> cos, sin;  // [rows, head_dim / 2]
-  std::vector<float> scaled;    // [rows, k]: a linear's input times its pre-scale
   Buffer rounded;               // [rows, activation_bytes(k)]: a linear's input as its kernel reads it
   std::vector<float> scratch;   // [threads, scratch_floats]
   size_t scratch_floats;
@@ -107,10 +94,9 @@ Decoder::Decoder(const Model& model, ThreadPool& pool, KvCache& cache, const Dec
 
 Decoder::~Decoder() = default;
 
-uint64_t Decoder::work_bytes(const Model& model, const DecoderLimits& limits, int threads) {
-  const WorkSizes s = work_sizes(model.impl(), limits);
-  const size_t floats = 2 * s.hidden + 2 * s.heads + 2 * s.kv + 2 * s.mlp + 2 * s.angles + s.scaled +
-                        s.scratch * static_cast<size_t>(threads);
+uint64_t Decoder::work_bytes(const ModelFacts& model, const DecoderLimits& limits, int threads) {
+  const WorkSizes s = work_sizes(model, limits);
+  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.scratch * static_cast<size_t>(threads);
   return floats * sizeof(float) + s.rounded + static_cast<size_t>(limits.max_rows) * sizeof(Workspace::Row);
 }
 
@@ -214,15 +200,7 @@ void Decoder::round_input(const PackedLinear& linear, const float* x, int64_t ro
   Workspace& s = *work_;
   const size_t row_bytes = linear.kernel->activation_bytes(linear.k);
   const auto body = [&](int64_t begin, int64_t end, int) {
-    const float* input = x + begin * linear.k;
-    if (!linear.pre_scale.empty()) {
-      float* scaled = s.scaled.data() + begin * linear.k;
-      for (int64_t r = 0; r < end - begin; ++r)
-        for (int64_t i = 0; i < linear.k; ++i)
-          scaled[r * linear.k + i] = input[r * linear.k + i] * linear.pre_scale[static_cast<size_t>(i)];
-      input = scaled;
-    }
-    linear.kernel->quantize(input, end - begin, linear.k, linear.activation_scale,
+    linear.kernel->quantize(x + begin * linear.k, end - begin, linear.k, linear.activation_scale,
                             s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
   };
   pool_.parallel_for(rows, 1, std::ref(body));

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "halfbyte/model.h"
 #include "kernels/api.h"
+#include "model/facts.h"
 #include "model/kv_cache.h"
 #include "model/weights.h"
 
@@ -48,7 +49,7 @@ class Decoder {
   void logits(std::span<const int64_t> rows, std::span<float> out, const LinearTap* tap = nullptr);
 
   // Bytes that a decoder with these limits allocates.
-  static uint64_t work_bytes(const Model& model, const DecoderLimits& limits, int threads);
+  static uint64_t work_bytes(const ModelFacts& model, const DecoderLimits& limits, int threads);
 
  private:
   struct Workspace;

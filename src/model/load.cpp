@@ -156,7 +156,6 @@ class Loader {
     if (task.facts.quant != ModuleQuant::kNone) {
       out.bias = stored.quantised.bias;
       out.input_scale = stored.quantised.input_scale;
-      out.pre_scale = stored.quantised.pre_scale;
     } else if (task.facts.bias != nullptr) {
       out.bias.resize(static_cast<size_t>(task.facts.n));
       HB_TRY(tensors_.read_rows(*task.facts.bias, 0, 1, out.bias));
@@ -180,6 +179,8 @@ class Loader {
 
   Status load_linear(const LinearTask& task, float amax, PackedLinear& out) {
     HB_ASSIGN(QuantLinear weight, make_linear(task, amax));
+    if (!weight.pre_scale.empty())
+      return unsupported(task.module + ": a pre_quant_scale (AWQ), which is not supported yet, expected plain NVFP4");
     if (task.facts.bias != nullptr) HB_TRY(check_finite(*task.facts.bias, weight.bias));
     constexpr std::string_view kPrefix = "model.";
     out.name = task.module.starts_with(kPrefix) ? task.module.substr(kPrefix.size()) : task.module;
@@ -190,7 +191,6 @@ class Loader {
     out.tensor_scale = weight.tensor_scale;
     out.activation_scale = activation_scale(task, weight);
     out.bias = std::move(weight.bias);
-    out.pre_scale = std::move(weight.pre_scale);
     out.packed = Buffer::allocate(task.packed_bytes);
     const auto pack = [&](int64_t begin, int64_t end, int) {
       out.kernel->pack(weight, begin, end, out.packed.mutable_as<std::byte>());

@@ -176,6 +176,7 @@ class Planner {
     f.linears += task.packed_bytes;
     if (is_head) f.head = task.packed_bytes;
     f.staging = std::max(f.staging, task.staging_bytes);
+    out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, task.kernel->activation_bytes(facts.k));
     if (facts.bias != nullptr) f.small += static_cast<uint64_t>(facts.n) * sizeof(float);
     if (!is_head || !out_.tied_head) out_.parameters += facts.n * facts.k;
     if (facts.bias != nullptr) out_.parameters += facts.n;

@@ -12,7 +12,7 @@
 #include "io/load_linear.h"
 #include "io/model_source.h"
 #include "kernels/registry.h"
-#include "model/config.h"
+#include "model/facts.h"
 
 namespace halfbyte {
 
@@ -46,12 +46,9 @@ struct WeightFootprint {
   uint64_t peak() const { return resident() + staging; }
 };
 
-struct LoadPlan {
-  ModelConfig config;
+struct LoadPlan : ModelFacts {
   std::string config_file;  // for messages
-  PrecisionPlan plan;
-  Isa isa = Isa::kRef;
-  bool tied_head = false;  // the head is made from the embedding, because it says so or has none of its own
+  bool tied_head = false;   // the head is made from the embedding, because it says so or has none of its own
   const TensorInfo* embedding = nullptr;
   const TensorInfo* final_norm = nullptr;
   std::vector<LayerTask> layers;

@@ -56,10 +56,8 @@ Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, con
 
   std::shared_ptr<Model> model(new Model);
   Impl& impl = *model->impl_;
-  impl.config = load_plan.config;
+  static_cast<ModelFacts&>(impl) = load_plan;
   impl.config.tied_head = load_plan.tied_head;
-  impl.plan = load_plan.plan;
-  impl.isa = isa;
   impl.weights = std::move(weights);
   impl.rope = Rope(impl.config.rope, impl.config.head_dim, impl.config.context);
   impl.summary = summarize(source, load_plan);

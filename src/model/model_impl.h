@@ -3,19 +3,16 @@
 
 #include "halfbyte/model.h"
 #include "kernels/registry.h"
-#include "model/config.h"
+#include "model/facts.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
 namespace halfbyte {
 
-struct Model::Impl {
-  ModelConfig config;
-  PrecisionPlan plan;
+struct Model::Impl : ModelFacts {
   ModelSummary summary;
   ModelWeights weights;
   Rope rope;
-  Isa isa = Isa::kRef;
 };
 
 }  // namespace halfbyte

@@ -21,13 +21,10 @@ struct PackedLinear {
   float tensor_scale = 1.0f;      // alpha_w
   float activation_scale = 0.0f;  // alpha_x; 0: made from each row
   std::vector<float> bias;        // [n] or empty
-  std::vector<float> pre_scale;   // [k] or empty: multiplies the input before it is rounded
 
   // True when both round the same input to the same bytes, so that it need be done only once.
   bool same_input_as(const PackedLinear& other) const {
-    return kernel->weights == other.kernel->weights && kernel->activations == other.kernel->activations &&
-           kernel->isa == other.kernel->isa && k == other.k && activation_scale == other.activation_scale &&
-           pre_scale == other.pre_scale;
+    return kernel == other.kernel && k == other.k && activation_scale == other.activation_scale;
   }
 };
 

@@ -10,6 +10,8 @@
 #include <map>
 #include <thread>
 
+#include "engine/checks.h"
+#include "model/model_impl.h"
 #include "support/tiny_synthetic.h"
 
 namespace halfbyte {
@@ -180,6 +182,32 @@ TEST(Engine, RefusesOptionsThatCannotWork) {
   EXPECT_THAT(error({.page_tokens = 24}), HasSubstr("power of two"));
   EXPECT_THAT(error({.max_waiting = 0}), HasSubstr("max_waiting"));
   EXPECT_THAT(error({.kv_tokens = int64_t{1} << 38}), HasSubstr("are available; a context of"));
+}
+
+TEST(Engine, ShortMemoryShrinksOnlyWhatNobodyAskedFor) {
+  const ModelFacts& facts = model()->impl();
+  const auto all = resolve_options(facts, {}, UINT64_MAX);
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->options.context, 256);
+  EXPECT_EQ(all->footprint.kv, 256 * model()->summary().kv_bytes_per_token);
+  EXPECT_GT(all->footprint.work, 0u);
+  const uint64_t short_by_a_tenth = all->footprint.total() - all->footprint.kv / 10;
+  EXPECT_TRUE(resolve_options(facts, {}, all->footprint.total()).ok());
+  EXPECT_FALSE(resolve_options(facts, {.context = 256}, short_by_a_tenth).ok());
+  const Status status = resolve_options(facts, {.context = 256}, short_by_a_tenth).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("a context of 224 tokens would fit"));
+  // The tiny model's whole context is the least that is of use, so here nothing is left to shrink.
+  EXPECT_FALSE(resolve_options(facts, {}, short_by_a_tenth).ok());
+  ModelFacts longer = facts;
+  longer.config.context = 4096;
+  const auto full = resolve_options(longer, {}, UINT64_MAX);
+  const auto shrunk = resolve_options(longer, {}, full->footprint.work + full->footprint.kv / 2);
+  ASSERT_TRUE(shrunk.ok()) << shrunk.status().message();
+  EXPECT_LT(shrunk->options.context, 4096);
+  EXPECT_GE(shrunk->options.context, 256);
+  EXPECT_LE(shrunk->footprint.kv, full->footprint.kv / 2);
+  EXPECT_THAT(resolve_options(longer, {}, 1000).status().message(), HasSubstr("are available; free memory"));
 }
 
 TEST(Engine, TheQueueIsBounded) {

@@ -1,0 +1,19 @@
+// What is known of a model before its weights are read, and all that memory predictions need.
+#pragma once
+
+#include <cstddef>
+
+#include "halfbyte/plan.h"
+#include "kernels/api.h"
+#include "model/config.h"
+
+namespace halfbyte {
+
+struct ModelFacts {
+  ModelConfig config;
+  PrecisionPlan plan;
+  Isa isa = Isa::kRef;
+  size_t rounded_row_bytes = 0;  // of the widest input of any linear, as its kernel reads it
+};
+
+}  // namespace halfbyte
