@@ -65,6 +65,7 @@ void Scheduler::plan_prompt_rows() {
 }
 
 void Scheduler::admit(int64_t budget) {
+  if (!plan_.save.empty()) return;  // who has just been set aside is not let in again by the same step
   while (budget > 0 && !waiting_.empty() && running() < limits_.max_batch) {
     Request& request = *waiting_.front();
     // One page for each running request stays free, so that an admission does not cause a preemption at once.
