@@ -207,6 +207,17 @@ Status read_sliding_window(const JsonValue& root, HfConfig& config) {
                          .message());
 }
 
+// Other ways to rotate that share the class names.
+Status check_rope_form(const JsonValue& root) {
+  for (const char* key : {"rope_interleaved", "use_mrope"}) {
+    bool set = false;
+    HB_TRY(read_bool(root, key, set));
+    if (set)
+      return unsupported(root.error(std::string(key) + " is true, which is not supported; expected false").message());
+  }
+  return {};
+}
+
 Status read_sizes(const JsonValue& root, HfConfig& config) {
   HB_TRY(require_int(root, "hidden_size", 1, kMaxWidth, config.hidden_size));
   HB_TRY(require_int(root, "intermediate_size", 1, kMaxWidth, config.intermediate_size));
@@ -230,6 +241,7 @@ Result<HfConfig> parse_root(const JsonValue& root, const std::string& file) {
   HB_TRY(read_bool(root, "mlp_bias", config.mlp_bias));
   HB_TRY(read_bool(root, "tie_word_embeddings", config.tie_word_embeddings));
   HB_TRY(read_rope(root, config.rope));
+  HB_TRY(check_rope_form(root));
   HB_TRY(read_sliding_window(root, config));
   HB_TRY(read_int(root, "bos_token_id", 0, kMaxTokenId, config.bos_token_id));
   HB_TRY(read_int(root, "pad_token_id", 0, kMaxTokenId, config.pad_token_id));

@@ -77,12 +77,27 @@ Status read_added_tokens(const JsonValue& root, std::vector<TokenizerAddedToken>
   return {};
 }
 
+// Old tokenizers name their special tokens in special_tokens_map.json only.
+Status fill_special_tokens(const std::string& folder, TokenizerSource& source) {
+  HB_ASSIGN(const auto text, read_small_file(join_path(folder, "special_tokens_map.json")));
+  if (!text) return {};
+  HB_ASSIGN(const auto document, JsonDocument::parse(*text, "special_tokens_map.json"));
+  for (const auto& [key, token] : {std::pair{"bos_token", &source.bos_token},
+                                   {"eos_token", &source.eos_token},
+                                   {"pad_token", &source.pad_token},
+                                   {"unk_token", &source.unk_token}}) {
+    if (token->empty()) HB_TRY(read_token(document->root(), key, *token));
+  }
+  return {};
+}
+
 Result<TokenizerSource> open_folder(const std::string& folder) {
   TokenizerSource source;
   HB_ASSIGN(const auto config, read_small_file(join_path(folder, "tokenizer_config.json")));
   if (config) {
     HB_ASSIGN(source, parse_tokenizer_config(*config, "tokenizer_config.json"));
   }
+  HB_TRY(fill_special_tokens(folder, source));
   HB_ASSIGN(auto jinja, read_small_file(join_path(folder, "chat_template.jinja")));
   if (jinja) {
     std::erase_if(source.chat_templates, [](const auto& t) { return t.name == "default"; });

@@ -39,10 +39,11 @@ struct TokenizerSource {
   std::string tokenizer_json_path;               // folder: its tokenizer.json; empty for GGUF
   std::optional<GgufVocab> vocab;                // GGUF
   std::vector<ChatTemplateText> chat_templates;  // chat_template.jinja wins over tokenizer_config.json's "default"
-  std::string bos_token, eos_token, pad_token, unk_token;  // text, "" if there is none
-  std::optional<bool> add_bos_token, add_eos_token;        // as the file says; tokenizer.json's post-processor decides
-  std::vector<TokenizerAddedToken> added_tokens;           // tokenizer_config.json added_tokens_decoder, by id
-  std::optional<int64_t> model_max_length;                 // none when absent or "very large"
+  // Text, "" if there is none. special_tokens_map.json fills what tokenizer_config.json leaves open.
+  std::string bos_token, eos_token, pad_token, unk_token;
+  std::optional<bool> add_bos_token, add_eos_token;  // as the file says; tokenizer.json's post-processor decides
+  std::vector<TokenizerAddedToken> added_tokens;     // tokenizer_config.json added_tokens_decoder, by id
+  std::optional<int64_t> model_max_length;           // none when absent or "very large"
 
   // The template named `name`, or null.
   const ChatTemplateText* chat_template(std::string_view name = "default") const;

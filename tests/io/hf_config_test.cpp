@@ -181,6 +181,13 @@ TEST(HfConfig, BadRope) {
   expect_failure(parse({{"rope_theta", "0"}}), invalid, {"rope_theta"});
 }
 
+TEST(HfConfig, OtherRotations) {
+  EXPECT_TRUE(parse({{"rope_interleaved", "false"}, {"use_mrope", "null"}}).ok());
+  for (const char* key : {"rope_interleaved", "use_mrope"}) {
+    expect_failure(parse({{key, "true"}}), StatusCode::kUnsupported, {"config.json", key, "expected false"});
+  }
+}
+
 TEST(HfConfig, SlidingWindowOnlyMattersInUse) {
   HB_ASSERT_OK(const HfConfig off, parse({{"sliding_window", "4096"}, {"use_sliding_window", "false"}}));
   EXPECT_EQ(off.sliding_window, 4096);

@@ -76,6 +76,12 @@ TEST(TokenizerSource, Folder) {
   EXPECT_EQ(s.chat_template("rag")->source, "R");
   EXPECT_EQ(s.chat_templates.size(), 2u);
   EXPECT_EQ(s.eos_token, "<e>");
+  folder.write("special_tokens_map.json", R"({"eos_token":"<other>","bos_token":{"content":"<b>"}})");
+  HB_ASSERT_OK(const TokenizerSource filled, open_tokenizer_source(folder.path()));
+  EXPECT_EQ(filled.eos_token, "<e>");
+  EXPECT_EQ(filled.bos_token, "<b>");
+  folder.write("special_tokens_map.json", "{");
+  expect_failure(open_tokenizer_source(folder.path()), StatusCode::kInvalidData, {"special_tokens_map.json"});
 }
 
 TEST(TokenizerSource, PublishedConfigs) {
