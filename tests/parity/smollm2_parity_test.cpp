@@ -10,6 +10,13 @@
 namespace halfbyte::testing {
 namespace {
 
+// Sanitizers slow the arithmetic about tenfold; there a part of the text is enough to look at memory and threads.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kWindows = 1, kBf16Windows = 1, kQuestions = 3;
+#else
+constexpr size_t kWindows = 8, kBf16Windows = 3, kQuestions = 20;
+#endif
+
 const GoldenFile& goldens() {
   static const GoldenFile file(HALFBYTE_SOURCE_DIR "/tests/parity/smollm2.hbg");
   return file;
@@ -72,9 +79,11 @@ class SmolLm2Parity : public ::testing::Test {
 };
 
 TEST_F(SmolLm2Parity, LogProbabilitiesAndPerplexityOf2000Tokens) {
-  const Comparison c = compare_wikitext(engine_of("f32"), 8);
+  const Comparison c = compare_wikitext(engine_of("f32"), kWindows);
   RecordProperty("largest_difference", std::to_string(c.largest));
-  EXPECT_NEAR(c.expected_perplexity, goldens().scalar<double>("wikitext/perplexity"), 1e-4);
+  if (kWindows == 8) {
+    EXPECT_NEAR(c.expected_perplexity, goldens().scalar<double>("wikitext/perplexity"), 1e-4);
+  }
   EXPECT_LT(c.largest, 1e-3);  // measured: 4.7e-5
   EXPECT_NEAR(c.perplexity / c.expected_perplexity, 1.0, 1e-4);
 }
@@ -87,8 +96,9 @@ TEST_F(SmolLm2Parity, GreedyTextOfTwentyQuestions) {
     prompts.push_back(goldens().get<int32_t>("chat/" + question + "/prompt"));
     expected.push_back(goldens().get<int32_t>("chat/" + question + "/tokens"));
     margins.push_back(goldens().get<float>("chat/" + question + "/margins"));
+    if (prompts.size() == kQuestions) break;
   }
-  ASSERT_EQ(prompts.size(), 20u);
+  ASSERT_EQ(prompts.size(), kQuestions);
   const auto texts = greedy(engine_of("f32"), prompts, 64, /*stop=*/2);
   int ties = 0;
   for (size_t q = 0; q < texts.size(); ++q) {
@@ -104,7 +114,7 @@ TEST_F(SmolLm2Parity, GreedyTextOfTwentyQuestions) {
 
 // 750 tokens: the mean over all 2,000 was .0147 when this was written.
 TEST_F(SmolLm2Parity, Bf16StaysWithinTheStatedDistance) {
-  const Comparison c = compare_wikitext(engine_of("bf16"), 3);
+  const Comparison c = compare_wikitext(engine_of("bf16"), kBf16Windows);
   RecordProperty("mean_difference", std::to_string(c.mean));
   EXPECT_LT(c.mean, 0.02);
   EXPECT_GT(c.mean, 1e-4) << "nothing was rounded: the plan was not carried out";
