@@ -45,6 +45,8 @@ function(hb_library name)
 endfunction()
 
 # hb_test(NAME SRCS ... DEPS ... SYSTEM_DEPS ... LABELS ...): a GoogleTest program registered with ctest as one test.
+# The label `release` also puts it into hb_release_tests: what scripts/test builds and runs as it is shipped, besides `dev`.
+add_custom_target(hb_release_tests)
 function(hb_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;SYSTEM_DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
@@ -62,6 +64,9 @@ function(hb_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if("release" IN_LIST ARG_LABELS)
+    add_dependencies(hb_release_tests ${name})
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
@@ -78,11 +83,11 @@ if(NOT HALFBYTE_PYTHON)
   endif()
 endif()
 
-# hb_pytest(NAME PATHS ... LABELS ... TIMEOUT n): files and folders of this folder run by pytest as one ctest test, whose
+# hb_pytest(NAME PATHS ... LABELS ... TIMEOUT n ENVIRONMENT NAME=VALUE ...): files and folders of this folder run by pytest as one ctest test, whose
 # cases scripts/test counts one by one. The tests find the built programs in the folder that the environment's HALFBYTE_BIN
 # names, and may write below HALFBYTE_TEST_TMP.
 function(hb_pytest name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "PATHS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "PATHS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -93,7 +98,7 @@ function(hb_pytest name)
   add_test(NAME ${name} COMMAND ${HALFBYTE_PYTHON} ${CMAKE_SOURCE_DIR}/tests/support/run_pytest.py ${ARG_PATHS})
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/test_tmp/${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "HALFBYTE_TEST_NAME=${name};HALFBYTE_BIN=${CMAKE_BINARY_DIR}/bin;HALFBYTE_TEST_TMP=${CMAKE_BINARY_DIR}/test_tmp/${name}")
+    ENVIRONMENT "HALFBYTE_TEST_NAME=${name};HALFBYTE_BIN=${CMAKE_BINARY_DIR}/bin;HALFBYTE_TEST_TMP=${CMAKE_BINARY_DIR}/test_tmp/${name};${ARG_ENVIRONMENT}")
 endfunction()
 
 # hb_bench(NAME SRCS ... DEPS ...): a Google Benchmark program in bin/.

@@ -7,11 +7,11 @@ import sys
 SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "support" / "summarize.py"
 
 
-def summarize(tmp_path, ctest_cases, reports):
+def summarize(tmp_path, ctest_cases, reports, *more):
     (tmp_path / "ctest-run.xml").write_text("<testsuite>" + "".join(ctest_cases) + "</testsuite>")
     for name, text in reports.items():
         (tmp_path / f"{name}.xml").write_text(text)
-    run = subprocess.run([sys.executable, SCRIPT, tmp_path / "ctest-run.xml", tmp_path], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, SCRIPT, tmp_path, *more], capture_output=True, text=True)
     return run.returncode, run.stdout.strip().splitlines()
 
 
@@ -83,3 +83,13 @@ def test_skipped_and_missing_programs(tmp_path):
 def test_nothing_at_all_is_a_failure(tmp_path):
     code, lines = summarize(tmp_path, [], {})
     assert (code, lines) == (1, ["no test ran", "0 passed, 0 failed, 0 skipped"])
+
+
+def test_several_runs_add_up_and_a_missing_one_fails(tmp_path):
+    second = tmp_path / "second"
+    second.mkdir()
+    code, lines = summarize(tmp_path, [ctest_case("a", "run")], {}, second)
+    assert (code, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+    (second / "ctest-run.xml").write_text("<testsuite>" + ctest_case("b", "run") + "</testsuite>")
+    code, lines = summarize(tmp_path, [ctest_case("a", "run")], {}, second)
+    assert (code, lines[-1]) == (0, "2 passed, 0 failed, 0 skipped")

@@ -1,6 +1,7 @@
-"""summarize.py CTEST_JUNIT REPORTS: counts what a ctest run did, case by case, and prints it.
+"""summarize.py REPORTS...: counts what one or more ctest runs did, case by case, and prints it.
 
-A ctest test with a report in REPORTS (GoogleTest or pytest, NAME.xml) counts as its cases, any other as one. A program that
+Each folder REPORTS holds ctest-run.xml, what ctest --output-junit wrote; a folder without it is a run that failed. A test with
+a report there (GoogleTest or pytest, NAME.xml) counts as its cases, any other as one. A program that
 failed without a failed case in its report (a crash, a time limit, a sanitizer at exit) counts as one failure more. Skips and
 failures are listed with their reasons. The last line is "N passed, N failed, N skipped"; exit code 1 if anything failed or
 nothing ran.
@@ -63,8 +64,11 @@ def ctest_skip_reason(output):
     return first_line(output)
 
 
-def collect(junit, reports):
+def collect(reports):
     results = []
+    junit = pathlib.Path(reports) / "ctest-run.xml"
+    if not junit.exists():
+        return [(str(reports), "failed", "ctest wrote no report")]
     for name, status, output in read_ctest(junit):
         report = pathlib.Path(reports) / f"{name}.xml"
         cases = []
@@ -82,8 +86,11 @@ def collect(junit, reports):
     return results
 
 
-def main(junit, reports):
-    results = collect(junit, reports) if pathlib.Path(junit).exists() else []
+def main(folders):
+    results = []
+    for folder in folders:
+        build = f"{pathlib.Path(folder).parent.name}: " if len(folders) > 1 else ""
+        results += [(build + name, *rest) for name, *rest in collect(folder)]
     by_status = defaultdict(list)
     for name, status, reason in results:
         by_status[status].append((name, reason))
@@ -105,6 +112,6 @@ def main(junit, reports):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    sys.exit(main(sys.argv[1:]))
