@@ -1,6 +1,7 @@
 #include "tensor/quantize_tensor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -36,8 +37,16 @@ class FirstFailure {
   Status status_;
 };
 
+// The largest magnitude; NaN or infinity when there is one. Compared as integers, whose order is the same and whose
+// maximum compilers vectorise.
+float widest(std::span<const float> values) {
+  int32_t bits = 0;
+  for (const float value : values) bits = std::max(bits, std::bit_cast<int32_t>(value) & 0x7FFFFFFF);
+  return std::bit_cast<float>(bits);
+}
+
 Status check_finite(const WeightSource& source, int64_t first, int64_t rows, std::span<const float> values) {
-  if (is_finite(abs_max(values.data(), rows * source.k))) return {};
+  if (is_finite(widest(values))) return {};
   for (int64_t i = 0; i < rows * source.k; ++i) {
     if (is_finite(values[i])) continue;
     return invalid_data(source.name + ": " + (is_nan(values[i]) ? "a NaN" : "an infinity") + " at row " +
@@ -102,7 +111,7 @@ Result<float> weight_amax(const WeightSource& source, ThreadPool& pool) {
   std::vector<float> amax(static_cast<size_t>(pool.threads()), 0.0f);
   HB_TRY(for_each_chunk(source, pool, [&](int64_t, int64_t, std::span<const float> values, int thread) {
     float& mine = amax[static_cast<size_t>(thread)];
-    mine = std::max(mine, abs_max(values.data(), static_cast<int64_t>(values.size())));
+    mine = std::max(mine, widest(values));
   }));
   return *std::max_element(amax.begin(), amax.end());
 }

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+
 namespace halfbyte {
 namespace {
 
@@ -94,6 +97,22 @@ TEST(PlanJson, WhatIsWrittenReadsBackEqual) {
     ASSERT_TRUE(back.ok()) << back.status().message();
     EXPECT_EQ(*back, plan) << plan_to_json(plan);
   }
+}
+
+// docs/plans.md shows a plan in both forms: they are the same plan, and the file is what we write.
+TEST(PlanJson, TheDocumentedExampleIsWhatItSays) {
+  std::ifstream file(HALFBYTE_SOURCE_DIR "/docs/plans.md");
+  std::string line, json, option;
+  while (std::getline(file, line)) {
+    if (line.starts_with("    --plan ")) option = line.substr(11);
+    if (line == "    {" || !json.empty()) json += line.substr(std::min<size_t>(4, line.size())) + "\n";
+    if (line == "    }") break;
+  }
+  const auto plan = plan_from_json(json, "docs/plans.md");
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(*plan, parse("w4a4,layers.0.*:weights=bf16"));
+  EXPECT_EQ(parse(option).kv, KvKind::kF32);
+  EXPECT_EQ(parse(option).overrides.size(), 2u);
 }
 
 TEST(PlanJson, MistakesNameFileAndPath) {
