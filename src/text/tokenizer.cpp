@@ -66,8 +66,7 @@ Status Tokenizer::Impl::encode_part(std::string_view text, bool special_tokens, 
   return {};
 }
 
-Status Tokenizer::Impl::encode(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
-                               std::vector<int32_t>& out) const {
+Status Tokenizer::Impl::check_text(std::string_view text) const {
   if (text.size() > kMaxTextBytes) {
     return resource_exhausted(
         fmt::format("the text has {} bytes, at most {} can be tokenised at once", text.size(), kMaxTextBytes));
@@ -76,6 +75,12 @@ Status Tokenizer::Impl::encode(std::string_view text, const EncodeOptions& optio
     return invalid_argument(
         fmt::format("the text is not valid UTF-8: byte {} is 0x{:02x}", *at, static_cast<unsigned char>(text[*at])));
   }
+  return {};
+}
+
+Status Tokenizer::Impl::encode(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
+                               std::vector<int32_t>& out) const {
+  HB_TRY(check_text(text));
   const size_t before = out.size();
   if (options.add_bos) out.insert(out.end(), prefix.begin(), prefix.end());
   raw_matcher.split(text, options.special_tokens, scratch.raw_parts);

@@ -24,6 +24,12 @@ struct EncodeOptions {
   bool add_bos = false;
 };
 
+// A piece of a prompt. Pieces lie side by side in one text: the pre-tokeniser sees no border between them.
+struct TextRun {
+  std::string_view text;
+  bool from_request = false;  // typed by a user, a tool or the model: no control token is read in it
+};
+
 struct AddedToken {
   int32_t id = 0;
   std::string text;
@@ -50,6 +56,10 @@ class Tokenizer {
   // Appends to `out`. Invalid UTF-8 is an error that says at which byte.
   Status encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& out) const;
   Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The ids of all runs as one text. An added token that is special or among `control` (sorted ids) is read only where
+  // no byte of it came with the request; elsewhere it is plain text. Nothing is added in front or behind.
+  Result<std::vector<int32_t>> encode_runs(std::span<const TextRun> runs, std::span<const int32_t> control) const;
 
   // The bytes a token stands for (may be part of a UTF-8 character); empty for an id without a token.
   std::string_view token_bytes(int32_t id) const;

@@ -44,8 +44,12 @@ struct Tokenizer::Impl {
   Status add_tokens(const std::vector<AddedTokenRule>& rules);
   Status encode(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
                 std::vector<int32_t>& out) const;
+  // tokenizer_runs.cpp
+  Status encode_runs(std::span<const TextRun> runs, std::span<const int32_t> control, EncodeScratch& scratch,
+                     std::vector<int32_t>& out) const;
 
  private:
+  Status check_text(std::string_view text) const;
   Status encode_part(std::string_view text, bool special_tokens, EncodeScratch& scratch,
                      std::vector<int32_t>& out) const;
   Status encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<int32_t>& out) const;

@@ -1,0 +1,34 @@
+#include "chat/sampling_defaults.h"
+
+#include <fmt/format.h>
+
+namespace halfbyte {
+
+SamplingParams default_sampling(const GenerationConfig& config) {
+  SamplingParams p;
+  const bool says_nothing = !config.do_sample && !config.temperature && !config.top_p && !config.top_k && !config.min_p;
+  if (says_nothing || config.do_sample == false) {
+    p.temperature = 0;
+  } else {
+    p.temperature = static_cast<float>(config.temperature.value_or(1.0));
+    p.top_p = static_cast<float>(config.top_p.value_or(1.0));
+    p.min_p = static_cast<float>(config.min_p.value_or(0.0));
+    p.top_k = static_cast<int>(config.top_k.value_or(0));
+  }
+  p.repetition_penalty = static_cast<float>(config.repetition_penalty.value_or(1.0));
+  return p;
+}
+
+std::string sampling_text(const SamplingParams& p) {
+  std::string text = p.temperature <= 1e-6f ? "greedy" : fmt::format("temperature {:g}", p.temperature);
+  const bool drawn = p.temperature > 1e-6f;
+  if (drawn && p.top_p < 1.0f) text += fmt::format(", top-p {:g}", p.top_p);
+  if (drawn && p.top_k > 0) text += fmt::format(", top-k {}", p.top_k);
+  if (drawn && p.min_p > 0) text += fmt::format(", min-p {:g}", p.min_p);
+  if (p.repetition_penalty != 1.0f) text += fmt::format(", repetition penalty {:g}", p.repetition_penalty);
+  if (p.frequency_penalty != 0.0f) text += fmt::format(", frequency penalty {:g}", p.frequency_penalty);
+  if (p.presence_penalty != 0.0f) text += fmt::format(", presence penalty {:g}", p.presence_penalty);
+  return text;
+}
+
+}  // namespace halfbyte

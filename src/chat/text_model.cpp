@@ -1,0 +1,92 @@
+#include "chat/text_model.h"
+
+#include <algorithm>
+
+#include "base/mapped_file.h"
+#include "io/tokenizer_source.h"
+
+namespace halfbyte {
+namespace {
+
+BpeVocab to_bpe_vocab(const GgufVocab& vocab) {
+  BpeVocab out;
+  out.tokens = vocab.tokens;
+  out.merges = vocab.merges;
+  for (const TokenizerAddedToken& t : vocab.added) out.added.push_back({static_cast<int32_t>(t.id), t.text, t.special});
+  out.pre = vocab.pre;
+  out.bos = vocab.bos;
+  out.eos = vocab.eos;
+  out.unk = vocab.unk;
+  out.pad = vocab.pad;
+  out.add_bos = vocab.add_bos;
+  out.add_eos = vocab.add_eos;
+  return out;
+}
+
+Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const TokenizerSource& source) {
+  if (source.vocab) return Tokenizer::from_vocab(to_bpe_vocab(*source.vocab), source.path);
+  HB_ASSIGN(const auto file, MappedFile::open(source.tokenizer_json_path));
+  const auto bytes = file->bytes();
+  return Tokenizer::from_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                        source.tokenizer_json_path);
+}
+
+std::vector<int32_t> control_tokens(const Tokenizer& tokenizer, std::string_view template_source) {
+  std::vector<int32_t> ids;
+  for (const AddedToken& t : tokenizer.added_tokens()) {
+    if (t.special || template_source.find(t.text) != std::string_view::npos) ids.push_back(t.id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+Result<TextModel> open_text_model(const std::string& path) {
+  HB_ASSIGN(const TokenizerSource source, open_tokenizer_source(path));
+  TextModel model;
+  model.path = path;
+  HB_ASSIGN(model.tokenizer, open_tokenizer(source));
+  model.bos_token = source.bos_token;
+  model.eos_token = source.eos_token;
+  const ChatTemplateText* text = source.chat_template();
+  if (text == nullptr) {
+    model.template_status =
+        not_found(path + ": the model has no chat template; give the whole prompt yourself with --raw");
+  } else {
+    auto parsed = ChatTemplate::parse(text->source, path + ": chat template");
+    if (parsed.ok()) model.chat_template = *parsed;
+    model.template_status = parsed.status();
+    model.template_reads_thinking = text->source.find("enable_thinking") != std::string::npos;
+  }
+  model.control_tokens = control_tokens(*model.tokenizer, text != nullptr ? text->source : std::string_view());
+  return model;
+}
+
+Result<Prompt> chat_prompt(const TextModel& model, const std::vector<ChatMessage>& messages,
+                           const ChatRenderOptions& options) {
+  if (model.chat_template == nullptr) return model.template_status;
+  ChatRenderOptions with_tokens = options;
+  if (with_tokens.bos_token.empty()) with_tokens.bos_token = model.bos_token;
+  if (with_tokens.eos_token.empty()) with_tokens.eos_token = model.eos_token;
+  HB_ASSIGN(const std::vector<RenderedPiece> pieces, model.chat_template->render(messages, with_tokens));
+  std::vector<TextRun> runs;
+  for (const RenderedPiece& p : pieces) runs.push_back({p.text, p.user});
+  Prompt prompt;
+  HB_ASSIGN(prompt.tokens, model.tokenizer->encode_runs(runs, model.control_tokens));
+  prompt.text = rendered_text(pieces);
+  if (prompt.tokens.empty()) return invalid_data(model.path + ": the chat template renders to an empty prompt");
+  return prompt;
+}
+
+Result<Prompt> raw_prompt(const TextModel& model, std::string_view text) {
+  EncodeOptions options;
+  options.add_bos = true;
+  Prompt prompt;
+  HB_ASSIGN(prompt.tokens, model.tokenizer->encode(text, options));
+  prompt.text = text;
+  if (prompt.tokens.empty()) return invalid_argument("the prompt is empty");
+  return prompt;
+}
+
+}  // namespace halfbyte

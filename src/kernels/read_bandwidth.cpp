@@ -1,0 +1,106 @@
+#include "kernels/read_bandwidth.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace halfbyte {
+namespace {
+
+constexpr size_t kLine = 64;
+
+struct Pattern {
+  int streams;
+  int prefetch_bytes;  // 0: the hardware's prefetchers alone
+};
+constexpr Pattern kPatterns[] = {{1, 0}, {1, 1024}, {1, 4096}, {2, 0},   {2, 2048},
+                                 {4, 0}, {4, 1024}, {4, 2048}, {8, 1024}};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Reads every word of [p, p + bytes), a line of each stream in turn.
+template <int kStreams>
+uint64_t read_range(const std::byte* p, size_t bytes, size_t prefetch_bytes) {
+  const size_t part = bytes / kStreams / kLine * kLine;
+  uint64_t sum[8] = {};
+  for (size_t at = 0; at < part; at += kLine) {
+    for (int s = 0; s < kStreams; ++s) {
+      const std::byte* line = p + static_cast<size_t>(s) * part + at;
+      if (prefetch_bytes != 0) __builtin_prefetch(line + prefetch_bytes);
+      uint64_t words[8];
+      std::memcpy(words, line, kLine);
+      for (int i = 0; i < 8; ++i) sum[i] ^= words[i];
+    }
+  }
+  return (sum[0] ^ sum[1]) ^ (sum[2] ^ sum[3]) ^ (sum[4] ^ sum[5]) ^ (sum[6] ^ sum[7]);
+}
+
+uint64_t read_range(const Pattern& pattern, const std::byte* p, size_t bytes) {
+  const auto ahead = static_cast<size_t>(pattern.prefetch_bytes);
+  switch (pattern.streams) {
+    case 1: return read_range<1>(p, bytes, ahead);
+    case 2: return read_range<2>(p, bytes, ahead);
+    case 4: return read_range<4>(p, bytes, ahead);
+    default: return read_range<8>(p, bytes, ahead);
+  }
+}
+
+double median(std::vector<double> v) {
+  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
+  return v[v.size() / 2];
+}
+
+}  // namespace
+
+ReadProbe::ReadProbe(ThreadPool& pool, size_t bytes)
+    : pool_(pool), buffer_(Buffer::allocate(bytes)), sink_(static_cast<size_t>(pool.threads()) * 8) {
+  pool.parallel_for(static_cast<int64_t>(bytes / 4096), 1, [&](int64_t begin, int64_t end, int) {
+    std::memset(buffer_.mutable_bytes().data() + begin * 4096, 0x3A, static_cast<size_t>(end - begin) * 4096);
+  });
+  // The patterns take turns, so that a disturbance hits them alike.
+  std::vector<double> times[std::size(kPatterns)];
+  const size_t sample = std::min<size_t>(bytes, size_t{16} << 20);
+  for (int round = 0; round < 15; ++round) {
+    for (size_t i = 0; i < std::size(kPatterns); ++i) times[i].push_back(read_with(i, sample));
+  }
+  double best = 1e30;
+  for (size_t i = 0; i < std::size(kPatterns); ++i) {
+    const double t = median(times[i]);
+    if (t >= best) continue;
+    best = t;
+    best_ = i;
+  }
+  pattern_ = std::to_string(kPatterns[best_].streams) + " streams a thread, prefetch " +
+             std::to_string(kPatterns[best_].prefetch_bytes) + " B";
+}
+
+double ReadProbe::read(size_t bytes) {
+  return read_with(best_, bytes);
+}
+
+double ReadProbe::read_with(size_t pattern, size_t bytes) {
+  bytes = std::min(bytes, buffer_.size());
+  if (next_ + bytes > buffer_.size()) next_ = 0;
+  const std::byte* from = buffer_.bytes().data() + next_;
+  next_ += bytes;
+  const auto lines = static_cast<int64_t>(bytes / kLine);
+  const double start = seconds_now();
+  pool_.parallel_for(lines, 1, [&](int64_t begin, int64_t end, int thread) {
+    sink_[static_cast<size_t>(thread) * 8] ^= read_range(kPatterns[pattern], from + begin * static_cast<int64_t>(kLine),
+                                                         static_cast<size_t>(end - begin) * kLine);
+  });
+  return seconds_now() - start;
+}
+
+double measure_read_gbps(ThreadPool& pool, double seconds) {
+  ReadProbe probe(pool, size_t{256} << 20);
+  constexpr size_t kSample = size_t{16} << 20;
+  std::vector<double> times;
+  for (double start = seconds_now(); times.empty() || seconds_now() - start < seconds;)
+    times.push_back(probe.read(kSample));
+  return static_cast<double>(kSample) / median(times) / 1e9;
+}
+
+}  // namespace halfbyte

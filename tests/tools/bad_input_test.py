@@ -1,0 +1,243 @@
+"""Bad input: one clear line on stderr, exit code 2, nothing on stdout, nothing half-written."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import tiny_chat
+from conftest import BINARY, clean_environment
+
+COMMANDS = ["run", "inspect", "bench"]
+
+
+def refused(r, *words):
+    """Exit code 2 and one line that has all the words."""
+    assert r.code == 2, (r.code, r.out, r.err)
+    assert r.out == ""
+    lines = r.err.rstrip("\n").split("\n")
+    assert len(lines) == 1 and lines[0].startswith("error: "), r.err
+    for word in words:
+        assert str(word) in lines[0], f"{word!r} is not in {lines[0]!r}"
+
+
+def run_args(command, path):
+    return [command, path] + (["Hi"] if command == "run" else [])
+
+
+@pytest.fixture
+def copy(model, tmp_path):
+    """A copy of the tiny model to break."""
+    return pathlib.Path(shutil.copytree(model, tmp_path / "broken"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_missing_folder(halfbyte, tmp_path, command):
+    refused(halfbyte(*run_args(command, tmp_path / "nowhere")), tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_wrong_folder_lists_what_was_looked_for(halfbyte, tmp_path, command):
+    (tmp_path / "notes.txt").write_text("x")
+    refused(halfbyte(*run_args(command, tmp_path)), "tokenizer.json" if command == "run" else "model.safetensors")
+
+
+def test_truncated_weights(halfbyte, copy):
+    file = copy / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    for command in COMMANDS:
+        refused(halfbyte(*run_args(command, copy)), "model.safetensors")
+    file.write_bytes(b"\x05")
+    refused(halfbyte("run", copy, "Hi"), "model.safetensors")
+
+
+def test_corrupt_header(halfbyte, copy):
+    file = copy / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[9] = ord("!")
+    file.write_bytes(data)
+    refused(halfbyte("run", copy, "Hi"), "model.safetensors")
+
+
+def test_corrupt_json_files(halfbyte, copy):
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        file = copy / name
+        good = file.read_text()
+        file.write_text(good[:-5])
+        refused(halfbyte("run", copy, "Hi"), name)
+        file.write_text(good)
+    assert halfbyte("run", copy, "Hi").code == 0
+
+
+def test_unknown_and_missing_tensors(halfbyte, copy):
+    arrays = tiny_chat.tensors()
+    tiny_chat.write_safetensors(copy / "model.safetensors", arrays | {"model.layers.0.router.weight": np.zeros((2, 2), np.float32)})
+    refused(halfbyte("run", copy, "Hi"), "model.layers.0.router.weight")
+    del arrays["model.layers.0.mlp.up_proj.weight"]
+    tiny_chat.write_safetensors(copy / "model.safetensors", arrays)
+    refused(halfbyte("run", copy, "Hi"), "up_proj")
+
+
+def test_misshapen_tensor(halfbyte, copy):
+    arrays = tiny_chat.tensors()
+    arrays["model.layers.0.mlp.up_proj.weight"] = np.zeros((31, tiny_chat.HIDDEN), np.float32)
+    tiny_chat.write_safetensors(copy / "model.safetensors", arrays)
+    refused(halfbyte("run", copy, "Hi"), "up_proj", "[31, 272]")
+
+
+def test_weights_that_are_not_finite(halfbyte, copy):
+    arrays = tiny_chat.tensors()
+    arrays["model.layers.0.mlp.up_proj.weight"][3, 4] = float("nan")
+    tiny_chat.write_safetensors(copy / "model.safetensors", arrays)
+    refused(halfbyte("run", copy, "Hi"), "up_proj")
+
+
+def test_nan_scales(halfbyte, model, tmp_path):
+    out = tmp_path / "nvfp4"
+    assert halfbyte("quantize", model, "-o", out).code == 0
+    file = next(out.glob("*.safetensors"))
+    data = bytearray(file.read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(bytes(data[8:8 + size]))
+    name = "model.layers.0.mlp.up_proj.weight_scale"
+    codes = header["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0]
+    data[8 + size + header[name]["data_offsets"][0]] = 0x7F  # NaN in E4M3
+    data[8 + size + codes] = 0x22
+    file.write_bytes(data)
+    refused(halfbyte("run", out, "Hi"), file.name, "NaN", "up_proj")
+
+
+def test_unsupported_architecture(halfbyte, tmp_path):
+    other = tiny_chat.write_model(tmp_path / "m", model_type="mamba", architectures=["MambaForCausalLM"])
+    for command in COMMANDS:
+        refused(halfbyte(*run_args(command, other)), "MambaForCausalLM", "llama", "qwen2", "qwen3")
+
+
+def test_prompt_longer_than_the_context(halfbyte, model):
+    refused(halfbyte("run", model, "x" * 100, "--ctx", "64"), "64", "prompt has 1")
+    refused(halfbyte("run", model, "Hi", "--ctx", "64", "--max-tokens", "1K"), "1024", "64")
+    refused(halfbyte("run", model, "Hi", "--ctx", "2M"), 2 << 20, 1 << 20)
+
+
+def test_prompt_that_is_not_utf8(halfbyte, model):
+    r = subprocess.run([BINARY, "run", model, b"ab\xff"], capture_output=True, env=clean_environment(), stdin=subprocess.DEVNULL)
+    assert r.returncode == 2 and b"not valid UTF-8: byte 2 is 0xff" in r.stderr and r.stdout == b""
+    r = subprocess.run([BINARY, "run", model], input=b"\xc3\x28", capture_output=True, env=clean_environment())
+    assert r.returncode == 2 and b"UTF-8" in r.stderr
+
+
+def test_not_enough_memory_is_said_before_the_start(halfbyte, tmp_path):
+    other = tiny_chat.write_model(tmp_path / "m", max_position_embeddings=1 << 32)
+    started = time.monotonic()
+    refused(halfbyte("run", other, "Hi", "--ctx", "4G"), "256 GiB", "available")
+    assert time.monotonic() - started < 60
+
+
+def test_empty_prompt(halfbyte, model):
+    refused(halfbyte("run", model, stdin=""), "stdin is empty")
+    refused(halfbyte("run", model, stdin="\n"), "stdin is empty")
+
+
+def test_no_model(halfbyte, tmp_path):
+    env = clean_environment(XDG_CACHE_HOME=str(tmp_path))
+    refused(halfbyte("run", "-p", "Hi", env=env), "scripts/get-model smollm2")
+    refused(halfbyte("inspect", env=env), "scripts/get-model smollm2")
+    refused(halfbyte("run", "Why is the sky blue?", stdin="x", env=env), "--prompt")
+
+
+def test_default_model_is_the_cached_one(halfbyte, smollm2, tmp_path):
+    models = tmp_path / "halfbyte" / "models"
+    models.mkdir(parents=True)
+    os.symlink(smollm2, models / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    r = halfbyte("tokenize", "--text", "hello", "--json", env=clean_environment(XDG_CACHE_HOME=str(tmp_path)))
+    assert r.code == 0 and json.loads(r.out)["pieces"] == ["hello"]
+
+
+def test_no_chat_template(halfbyte, tmp_path):
+    other = tiny_chat.write_model(tmp_path / "m", template=None)
+    refused(halfbyte("run", other, "Hi"), "no chat template", "--raw")
+    assert halfbyte("run", other, "x", "--raw").out == "éw\n"
+
+
+def test_broken_chat_template(halfbyte, tmp_path):
+    other = tiny_chat.write_model(tmp_path / "m", template="a\n{{ messages[0].content | urlencode }}")
+    refused(halfbyte("run", other, "Hi"), "chat template: 2:26", "urlencode")
+    other = tiny_chat.write_model(tmp_path / "m2", template="{% if %}")
+    refused(halfbyte("run", other, "Hi"), "chat template: 1:7")
+    other = tiny_chat.write_model(tmp_path / "m3", template="{{ raise_exception('only tools') }}")
+    refused(halfbyte("run", other, "Hi"), "only tools")
+
+
+def test_thinking_switch_without_one(halfbyte, tmp_path):
+    other = tiny_chat.write_model(tmp_path / "m", template="{{ messages[0].content }}")
+    refused(halfbyte("run", other, "Hi", "--no-think"), "no switch for thinking")
+
+
+@pytest.mark.parametrize("args, words", [
+    (["run", "MODEL", "Hi", "--nothing"], ["--nothing", "halfbyte run --help"]),
+    (["walk"], ["walk", "run, inspect"]),
+    ([], ["halfbyte --help"]),
+    (["run", "MODEL", "Hi", "--temperature", "warm"], ["--temperature", "warm"]),
+    (["run", "MODEL", "Hi", "--temperature", "-1"], ["temperature"]),
+    (["run", "MODEL", "Hi", "--top-p", "3"], ["top_p"]),
+    (["run", "MODEL", "Hi", "--ctx", "12Q"], ["--ctx", "12Q"]),
+    (["run", "MODEL", "Hi", "--max-tokens", "-5"], ["--max-tokens"]),
+    (["run", "MODEL", "Hi", "--plan", "w2a2"], ["w2a2", "w4a16"]),
+    (["run", "MODEL", "Hi", "--kernels", "sse"], ["sse", "ref"]),
+    (["run", "MODEL", "Hi", "--threads", "-2"], ["--threads"]),
+    (["run", "MODEL", "Hi", "--stop", ""], ["stop"]),
+    (["run", "MODEL", "Hi", "--raw", "--no-think"], ["--raw"]),
+    (["inspect", "MODEL", "--fit", "--batch", "0"], ["--batch"]),
+    (["inspect", "MODEL", "--fit", "--ctx", "2M"], ["--ctx"]),
+    (["bench", "MODEL", "--prompt-tokens", "0"], ["--prompt-tokens"]),
+    (["bench", "--synthetic", "gpt-9"], ["gpt-9", "tiny"]),
+    (["bench", "MODEL", "--synthetic", "tiny"], ["--synthetic"]),
+    (["quantize", "MODEL"], ["--out"]),
+    (["quantize", "MODEL", "-o", "OUT", "--recipe", "magic"], ["magic", "rtn"]),
+    (["quantize", "MODEL", "-o", "OUT", "--shard-size", "0"], ["--shard-size"]),
+    (["tokenize", "MODEL", "x", "--user", "--chat"], ["--chat"]),
+])
+def test_bad_flags(halfbyte, model, tmp_path, args, words):
+    r = halfbyte(*[model if a == "MODEL" else str(tmp_path / "out") if a == "OUT" else a for a in args])
+    refused(r, *words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_quantize_does_not_touch_a_folder_that_is_there(halfbyte, model, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("x")
+    refused(halfbyte("quantize", model, "-o", out), out)
+    refused(halfbyte("quantize", model, "-o", out, "--force"), out)
+    assert [p.name for p in out.iterdir()] == ["thesis.txt"]
+
+
+def test_interrupted_quantize_leaves_nothing(tmp_path):
+    # Wide enough that writing takes a moment.
+    hidden, layers = 1024, 24
+    config = tiny_chat.config(hidden_size=hidden, intermediate_size=2048, num_hidden_layers=layers, num_attention_heads=16, num_key_value_heads=16,
+                              head_dim=64, tie_word_embeddings=True)
+    folder = tmp_path / "big"
+    tiny_chat.write_model(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    rows = np.ones((2048, hidden), np.float32)
+    arrays = {"model.embed_tokens.weight": rows[:tiny_chat.VOCAB], "model.norm.weight": rows[0]}
+    for i in range(layers):
+        layer = f"model.layers.{i}."
+        arrays |= {layer + f"{n}_layernorm.weight": rows[0] for n in ("input", "post_attention")}
+        arrays |= {layer + f"self_attn.{p}_proj.weight": rows[:hidden] for p in "qkvo"}
+        arrays |= {layer + "mlp.gate_proj.weight": rows, layer + "mlp.up_proj.weight": rows, layer + "mlp.down_proj.weight": rows.reshape(hidden, 2048)}
+    tiny_chat.write_safetensors(folder / "model.safetensors", arrays)
+    process = subprocess.Popen([BINARY, "quantize", str(folder), "-o", str(tmp_path / "out"), "--threads", "1"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=clean_environment())
+    assert process.stdout.read1(4096)  # the first tensor's line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["big"]

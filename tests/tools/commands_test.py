@@ -1,0 +1,213 @@
+"""inspect, tokenize, bench, quantize, --version, the environment, and the examples of docs/commands.md."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+import tiny_chat
+from conftest import BINARY, ROOT, clean_environment
+
+COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize"]
+
+
+# --- inspect ---
+
+def test_inspect(halfbyte, model):
+    r = halfbyte("inspect", model)
+    assert r.code == 0 and r.err == ""
+    for text in ("llama: 1 layers, hidden 272", "12 BF16", "w4a16 (nvfp4 weights", "7 linears, ", "KV cache for each token"):
+        assert text in r.out, r.out
+    assert "model.layers.0.mlp.up_proj.weight" not in r.out
+    assert "model.layers.0.mlp.up_proj.weight" in halfbyte("inspect", model, "--tensors").out
+
+
+def test_inspect_json(halfbyte, model):
+    out = json.loads(halfbyte("inspect", model, "--json", "--plan", "w4a4,layers.*.mlp.*:weights=bf16").out)
+    assert (out["architecture"], out["layers"], out["vocab"], out["context"]) == ("llama", 1, tiny_chat.VOCAB, 1 << 20)
+    assert out["parameters"] == sum(a.size for a in tiny_chat.tensors().values())
+    assert len(out["tensors"]) == 12 and out["tensors"][0] == {"name": "lm_head.weight", "dtype": "BF16", "shape": [261, 272], "bytes": 261 * 272 * 2}
+    linears = {l["name"]: l for l in out["linears"]}
+    assert len(linears) == 8
+    assert linears["model.layers.0.mlp.up_proj"]["weights"] == "bf16"
+    q = linears["model.layers.0.self_attn.q_proj"]
+    assert (q["weights"], q["activations"], q["rounded_at_load"], q["shape"]) == ("nvfp4", "fp4", True, [32, 272])
+    assert "linear_nvfp4" in q["kernel"]
+    assert out["memory"]["kv_bytes_per_token"] == 2 * 16 * 2
+    assert out["plan"]["preset"] == "w4a4"
+
+
+def test_inspect_fit(halfbyte, model):
+    r = halfbyte("inspect", model, "--fit", "--ctx", "32K", "--batch", "4", "--json")
+    assert r.code == 0
+    fit = json.loads(r.out)["fit"]
+    assert (fit["context"], fit["batch"], fit["kv_bytes"], fit["fits"]) == (32768, 4, 4 * 32768 * 64, True)
+    assert fit["peak_bytes"] == fit["weight_bytes"] + max(fit["loading_bytes"], fit["kv_bytes"] + fit["work_bytes"])
+    text = halfbyte("inspect", model, "--fit", "--ctx", "32K", "--batch", "4").out
+    assert "4 sequences of 32768 tokens:" in text and text.endswith("fits\n")
+
+
+def test_inspect_fit_that_does_not(halfbyte, tmp_path):
+    big = tiny_chat.write_model(tmp_path / "m", max_position_embeddings=1 << 32)
+    r = halfbyte("inspect", big, "--fit", "--ctx", "4G")
+    assert r.code == 1 and "does not fit: " in r.out and r.err == ""
+
+
+def test_inspect_needs_no_tokenizer(halfbyte, model, tmp_path):
+    other = pathlib.Path(tiny_chat.write_model(tmp_path / "m"))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (other / name).unlink()
+    assert halfbyte("inspect", other).code == 0
+
+
+def test_inspect_kernels(halfbyte):
+    r = halfbyte("inspect", "--kernels")
+    assert r.code == 0 and "linear_nvfp4_a16" in r.out and "ref" in r.out
+
+
+# --- tokenize ---
+
+def test_tokenize_json(halfbyte, model):
+    out = json.loads(halfbyte("tokenize", model, "aé<think>", "--json").out)
+    assert out == {"ids": [97, 0xC3, 0xA9, 259], "pieces": ["a", "�", "�", "<think>"]}
+    assert json.loads(halfbyte("tokenize", model, "--json", stdin="ab\n").out)["ids"] == [97, 98, 10]
+    assert json.loads(halfbyte("tokenize", model, "--json", "--text", "ab").out)["ids"] == [97, 98]
+
+
+def test_tokenize_text_of_a_request(halfbyte, model):
+    special = "<|im_end|><think>"
+    assert json.loads(halfbyte("tokenize", model, special, "--json").out)["ids"] == [258, 259]
+    # <think> is not marked special, but the template writes it... only "<think></think>": both are control tokens.
+    assert len(json.loads(halfbyte("tokenize", model, special, "--user", "--json").out)["ids"]) == len(special)
+    chat = json.loads(halfbyte("tokenize", model, "x", "--chat", "--json").out)["pieces"]
+    assert "".join(chat) == "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_tokenize_table(halfbyte, model):
+    assert halfbyte("tokenize", model, "a\n<|im_end|>").out == "     97  'a'\n     10  '\\n'\n    258  '<|im_end|>'  special\n3 tokens\n"
+
+
+def test_tokenize_equals_tokenizers(halfbyte, smollm2):
+    out = json.loads(halfbyte("tokenize", smollm2, "Hello, world! 12345", "--json").out)
+    assert "".join(out["pieces"]) == "Hello, world! 12345"
+    assert out["pieces"][-5:] == list("12345")
+
+
+# --- bench ---
+
+BENCH = ["--prompt-tokens", 8, "--tokens", 4, "--repeat", 2]
+
+
+def test_bench_json(halfbyte, model):
+    r = halfbyte("bench", model, "--json", *BENCH)
+    assert r.code == 0 and r.err == ""
+    out = json.loads(r.out)
+    assert list(out) == ["machine", "cases"] and list(out["machine"]) == ["cpu", "threads", "read_GBps"]
+    assert out["machine"]["read_GBps"] > 0
+    assert [c["name"] for c in out["cases"]] == ["prompt 8", "decode batch 1"]
+    for case in out["cases"]:
+        assert list(case) == ["name", "tokens_per_s", "p10", "p90", "GBps", "share_of_read"]
+        assert 0 < case["p10"] <= case["tokens_per_s"] <= case["p90"]
+        assert case["share_of_read"] == pytest.approx(case["GBps"] / out["machine"]["read_GBps"])
+
+
+def test_bench_table_and_synthetic(halfbyte):
+    r = halfbyte("bench", "--synthetic", "tiny", "--batch", 3, *BENCH)
+    assert r.code == 0 and "decode batch 3" in r.out and "of read" in r.out
+
+
+# --- quantize ---
+
+def test_quantize_writes_a_folder_that_answers(halfbyte, model, tmp_path):
+    out = tmp_path / "nvfp4"
+    r = halfbyte("quantize", model, "-o", out)
+    assert r.code == 0 and r.err == ""
+    lines = r.out.strip().split("\n")
+    assert len(lines) == 12 + 1 and any(re.search(r"up_proj\.weight .*NVFP4 .*(dB|exact)", line) for line in lines)
+    assert json.loads((out / "halfbyte_plan.json").read_text())
+    answer = json.loads(halfbyte("run", out, "Hi", "--json").out)
+    assert (answer["text"], answer["reasoning"]) == ("Done", "ab")
+    assert "quantised" in halfbyte("inspect", out).out
+
+
+def test_quantize_json_and_recipes(halfbyte, model, tmp_path):
+    r = halfbyte("quantize", model, "--out", tmp_path / "a", "--recipe", "bf16", "--json")
+    out = json.loads(r.out)
+    assert r.code == 0 and list(out) == ["model", "folder", "recipe", "bytes", "source_bytes", "seconds", "files", "warnings", "tensors"]
+    assert out["recipe"] == "bf16" and all(t["format"] == "BF16" and t["snr_db"] is None for t in out["tensors"])
+    assert sorted(os.listdir(tmp_path / "a")) == sorted(out["files"])
+    assert halfbyte("run", tmp_path / "a", "Hi").out == "Done\n"
+    assert halfbyte("quantize", model, "--out", tmp_path / "a", "--force", "--quiet").code == 0
+
+
+# --- the binary ---
+
+def test_version(halfbyte):
+    r = halfbyte("--version")
+    assert r.code == 0
+    assert re.match(r"halfbyte \d+\.\d+\.\d+ \(commit \w+(\+dirty)?, (g\+\+|clang\+\+|clang) [\d.]+.*\)\ncpu +.+\nfeatures +.+\nkernels +\w+\nthreads +\d+\n$", r.out), r.out
+
+
+def test_help(halfbyte):
+    assert halfbyte("--help").code == 0
+    for command in COMMANDS:
+        r = halfbyte(command, "--help")
+        assert r.code == 0 and r.out and r.err == ""
+
+
+def options_of(halfbyte, command):
+    """(long name, has an environment variable) of each option in the help."""
+    text = halfbyte(command, "--help").out
+    for line in re.split(r"\n  (?=-)", text)[1:]:
+        name = re.search(r"--[\w-]+", line)
+        if name and name[0] != "--help":
+            yield name[0], re.search(r"\(Env:(\w+)\)", line)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_has_an_environment_variable(halfbyte, command):
+    options = list(options_of(halfbyte, command))
+    assert len(options) >= 5
+    for name, variable in options:
+        assert variable and variable[1].startswith("HALFBYTE_"), f"{command} {name}"
+
+
+def test_environment_sets_flags_and_the_command_line_wins(halfbyte, model):
+    env = clean_environment(HALFBYTE_MODEL=model, HALFBYTE_PROMPT="Hi", HALFBYTE_JSON="1", HALFBYTE_SEED="5", HALFBYTE_PLAN="bf16",
+                            HALFBYTE_THINK="false", HALFBYTE_STOP="ne", HALFBYTE_KERNELS="ref")
+    out = json.loads(halfbyte("run", env=env).out)
+    assert (out["text"], out["reasoning"], out["seed"], out["plan"]) == ("Do", "", 5, "bf16")
+    out = json.loads(halfbyte("run", "--seed", 6, "--plan", "w4a8", "--think", env=env).out)
+    assert (out["reasoning"], out["seed"], out["plan"]) == ("ab", 6, "w4a8")
+    # HALFBYTE_KERNELS forces the kernels of inspect too, and does not ask for its table.
+    assert json.loads(halfbyte("inspect", env=env).out)["kernels"] == "ref"
+    r = halfbyte("run", env=clean_environment(HALFBYTE_MODEL=model, HALFBYTE_PROMPT="Hi", HALFBYTE_THREADS="many"))
+    assert r.code == 2 and "--threads" in r.err
+
+
+# --- the documents ---
+
+def examples():
+    """(line, commands) of each console block in docs/commands.md."""
+    text = (ROOT / "docs" / "commands.md").read_text()
+    for block in re.finditer(r"```console\n(.*?)```", text, re.DOTALL):
+        line = text[:block.start()].count("\n") + 1
+        yield pytest.param([c[2:] for c in block[1].split("\n") if c.startswith("$ ")], id=f"line{line}")
+
+
+@pytest.mark.parametrize("commands", list(examples()))
+def test_examples_of_the_documents_run(commands, model, tmp_path):
+    env = clean_environment(MODEL=model, PATH=f"{os.path.dirname(BINARY)}:{os.environ['PATH']}")
+    for command in commands:
+        r = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120,
+                           stdin=subprocess.DEVNULL)
+        assert r.returncode == 0, (command, r.stdout, r.stderr)
+        assert r.stdout, command
+
+
+def test_every_command_is_documented():
+    text = (ROOT / "docs" / "commands.md").read_text()
+    for command in COMMANDS:
+        assert f"## {command}" in text and f"halfbyte {command} " in text

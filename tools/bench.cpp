@@ -1,0 +1,229 @@
+// halfbyte bench: tokens per second of prompt and decode, beside how fast this machine reads memory in the same run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/cpu_features.h"
+#include "base/progress.h"
+#include "base/size_text.h"
+#include "base/thread_pool.h"
+#include "kernels/read_bandwidth.h"
+#include "model/config.h"
+#include "model_options.h"
+
+namespace halfbyte::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchOptions {
+  ModelOptions model;
+  std::string synthetic, prompt = "512", tokens = "64", batch = "1";
+  int repeat = 5, warmup = 1;
+  bool json = false;
+};
+
+struct Sizes {
+  int64_t prompt = 0, tokens = 0, batch = 0;
+};
+
+struct Case {
+  std::string name;
+  std::vector<double> rates;   // tokens per second of each sample
+  double bytes_per_token = 0;  // weight bytes that must be read for a token
+};
+
+// Between samples, as numpy's default.
+double percentile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double at = share * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (values[high] - values[low]) * (at - static_cast<double>(low));
+}
+
+// Ids spread over the vocabulary by a fixed rule.
+std::vector<int32_t> made_up_prompt(int64_t tokens, int64_t vocab, int64_t salt) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<int32_t>((i * 7919 + salt * 104729 + 17) % vocab));
+  return ids;
+}
+
+class Bench {
+ public:
+  Bench(Engine& engine, const Sizes& sizes) : engine_(engine), sizes_(sizes) {
+    const ModelSummary& s = engine.model().summary();
+    const auto chunks =
+        static_cast<double>((sizes.prompt + EngineOptions{}.prefill_chunk - 1) / EngineOptions{}.prefill_chunk);
+    // All weights are read once for each chunk of a prompt and each decode step.
+    prompt_ = {fmt::format("prompt {}", sizes.prompt),
+               {},
+               static_cast<double>(s.decode_bytes_per_token) * chunks / static_cast<double>(sizes.prompt)};
+    decode_ = {fmt::format("decode batch {}", sizes.batch),
+               {},
+               static_cast<double>(s.decode_bytes_per_token) / static_cast<double>(sizes.batch)};
+  }
+
+  // One round: a prompt alone, then `batch` sequences that decode together. Kept unless it warms up.
+  Status round(int64_t number, bool keep) {
+    HB_TRY(time_prompt(number, keep));
+    return time_decode(number, keep);
+  }
+
+  std::vector<Case> cases() const { return {prompt_, decode_}; }
+
+ private:
+  Result<uint64_t> submit(int64_t prompt, int64_t max_tokens, int64_t salt) {
+    GenerateRequest request;
+    request.prompt = made_up_prompt(prompt, engine_.model().config().vocab, salt);
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 0;
+    return engine_.submit(std::move(request));
+  }
+
+  Status time_prompt(int64_t number, bool keep) {
+    const Stopwatch clock;
+    HB_TRY(submit(sizes_.prompt, 1, number).status());
+    while (engine_.busy()) {
+      HB_TRY(engine_.step().status());
+      if (interrupted()) return cancelled("interrupted");
+    }
+    if (keep) prompt_.rates.push_back(static_cast<double>(sizes_.prompt) / clock.seconds());
+    return {};
+  }
+
+  // Steps in which all sequences decode, each one sample; those that still read a prompt do not count.
+  Status time_decode(int64_t number, bool keep) {
+    constexpr int64_t kShortPrompt = 16;
+    for (int64_t b = 0; b < sizes_.batch; ++b) {
+      HB_TRY(submit(kShortPrompt, sizes_.tokens + 1, number * sizes_.batch + b).status());
+    }
+    bool all_decode = false;
+    while (engine_.busy()) {
+      const Stopwatch clock;
+      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
+      const double seconds = clock.seconds();
+      if (interrupted()) return cancelled("interrupted");
+      int64_t tokens = 0;
+      for (const TokenEvent& e : events) tokens += e.token >= 0;
+      if (all_decode && tokens == sizes_.batch && keep) decode_.rates.push_back(static_cast<double>(tokens) / seconds);
+      all_decode = all_decode || tokens == sizes_.batch;
+    }
+    return {};
+  }
+
+  Engine& engine_;
+  Sizes sizes_;
+  Case prompt_, decode_;
+};
+
+Json case_json(const Case& c, double read_gbps) {
+  const double median = percentile(c.rates, 0.5);
+  const double gbps = median * c.bytes_per_token / 1e9;
+  return {{"name", c.name},
+          {"tokens_per_s", median},
+          {"p10", percentile(c.rates, 0.1)},
+          {"p90", percentile(c.rates, 0.9)},
+          {"GBps", gbps},
+          {"share_of_read", gbps / read_gbps}};
+}
+
+std::string report_text(const Model& model, const std::vector<Case>& cases, double read_gbps, int threads) {
+  std::string out =
+      fmt::format("{}, {} threads, reads {:.2f} GB/s\n{}, plan {}, kernels {}\n\n", cpu_model_name(), threads,
+                  read_gbps, model.summary().path, plan_text(model.plan()), model.summary().kernels);
+  out += fmt::format("{:<18} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "", "tokens/s", "p10", "p90", "GB/s", "of read");
+  for (const Case& c : cases) {
+    const Json j = case_json(c, read_gbps);
+    out += fmt::format("{:<18} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.2f} {:>8.1f}%\n", c.name,
+                       j["tokens_per_s"].get<double>(), j["p10"].get<double>(), j["p90"].get<double>(),
+                       j["GBps"].get<double>(), 100 * j["share_of_read"].get<double>());
+  }
+  return out;
+}
+
+std::string report_json(const std::vector<Case>& cases, double read_gbps, int threads) {
+  Json rows = Json::array();
+  for (const Case& c : cases) rows.push_back(case_json(c, read_gbps));
+  const Json out{{"machine", {{"cpu", cpu_model_name()}, {"threads", threads}, {"read_GBps", read_gbps}}},
+                 {"cases", rows}};
+  return out.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Sizes> read_sizes(const BenchOptions& options) {
+  Sizes sizes;
+  HB_TRY(read_size(options.prompt, "--prompt-tokens", sizes.prompt));
+  HB_TRY(read_size(options.tokens, "--tokens", sizes.tokens));
+  HB_TRY(read_size(options.batch, "--batch", sizes.batch));
+  if (sizes.prompt < 1 || sizes.tokens < 1) return invalid_argument("--prompt-tokens and --tokens are at least 1");
+  if (sizes.batch < 1 || sizes.batch > 256)
+    return invalid_argument(fmt::format("--batch is {}, expected 1 to 256", sizes.batch));
+  if (options.repeat < 1 || options.warmup < 0) return invalid_argument("--repeat is at least 1, --warmup at least 0");
+  return sizes;
+}
+
+Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
+  if (options.synthetic.empty()) {
+    HB_ASSIGN(const std::string path, model_path(options.model.model));
+    return load_model(path, options.model);
+  }
+  if (!options.model.model.empty()) return invalid_argument("--synthetic and a MODEL exclude each other");
+  HB_ASSIGN(LoadOptions load, load_options(options.model));
+  ProgressBar bar("making " + options.synthetic);
+  load.progress = [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted();
+  };
+  return Model::synthetic(options.synthetic, load);
+}
+
+int run(const BenchOptions& options) {
+  const auto sizes = read_sizes(options);
+  if (!sizes.ok()) return fail(sizes.status());
+  const auto model = open_model(options);
+  if (!model.ok()) return fail(model.status());
+  ModelOptions engine_options = options.model;
+  if (engine_options.ctx.empty()) {
+    const int64_t needed = std::max(sizes->prompt + 1, int64_t{16} + sizes->tokens + 1);
+    engine_options.ctx = fmt::format("{}", std::min(needed + 31, (*model)->config().context));
+  }
+  auto engine = make_engine(*model, engine_options, static_cast<int>(sizes->batch));
+  if (!engine.ok()) return fail(engine.status());
+
+  const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
+  ThreadPool pool(threads);
+  double read_gbps = measure_read_gbps(pool);
+  Bench bench(**engine, *sizes);
+  for (int i = 0; i < options.warmup + options.repeat; ++i) {
+    if (const Status s = bench.round(i, /*keep=*/i >= options.warmup); !s.ok()) return fail(s);
+  }
+  // Once more behind the work: other programs come and go, and the better figure is the machine's.
+  read_gbps = std::max(read_gbps, measure_read_gbps(pool));
+  const std::string text = options.json ? report_json(bench.cases(), read_gbps, threads)
+                                        : report_text(**model, bench.cases(), read_gbps, threads);
+  return write_out(text) ? kDone : fail("stdout cannot be written");
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  Flags flags(app);
+  add_model_argument(flags, options->model);
+  flags.option("--synthetic", options->synthetic,
+               "Random weights of a known shape instead of a model, e.g. qwen2.5-1.5b");
+  flags.option("--prompt-tokens", options->prompt, "Length of the prompt")->capture_default_str();
+  flags.option("--tokens", options->tokens, "Tokens that each sequence decodes")->capture_default_str();
+  flags.option("--batch", options->batch, "Sequences that decode together")->capture_default_str();
+  flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
+  flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
+  flags.flag("--json", options->json, "One JSON object instead of a table");
+  add_load_flags(flags, options->model);
+  add_context_flag(flags, options->model);
+  return [options] { return run(*options); };
+}
+
+}  // namespace halfbyte::tools

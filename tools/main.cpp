@@ -1,0 +1,91 @@
+// The binary `halfbyte`: one file a command beside this one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "base/cpu_features.h"
+#include "base/quote.h"
+#include "base/thread_pool.h"
+#include "command.h"
+#include "halfbyte/version.h"
+#include "kernels/registry.h"
+
+namespace halfbyte::tools {
+namespace {
+
+std::string version_text() {
+  const auto best = choose_isa("");
+  return fmt::format("halfbyte {} (commit {}, {})\ncpu       {}\nfeatures  {}\nkernels   {}\nthreads   {}\n", version(),
+                     build_commit(), build_compiler(), cpu_model_name(), cpu_features_text(cpu_features()),
+                     best.ok() ? isa_name(*best) : "none", default_thread_count());
+}
+
+// Help and version are answers; everything else the parser refuses is one line.
+int parse_failure(const CLI::App& app, const CLI::ParseError& failure) {
+  if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(failure);
+  std::string message = failure.what();
+  for (char& c : message) c = c == '\n' ? ' ' : c;
+  const CLI::App* at = &app;
+  if (!app.get_subcommands().empty()) at = app.get_subcommands().front();
+  const std::string command = at == &app ? "halfbyte" : "halfbyte " + at->get_name();
+  return fail(fmt::format("{}; see {} --help", message, command));
+}
+
+int run_main(int argc, char** argv) {
+  CLI::App app{"Runs reasoning language models in 4-bit floating point.", "halfbyte"};
+  app.set_version_flag("--version", version_text);
+  app.require_subcommand(1);
+  app.footer(
+      "Every flag can be set in the environment: --max-tokens is HALFBYTE_MAX_TOKENS; the command line wins.\n"
+      "Exit codes: 0 done, 1 the work ran and found a failure, 2 bad input or environment, 130 interrupted.");
+
+  struct Entry {
+    const char* name;
+    const char* help;
+    Command (*add)(CLI::App&);
+  };
+  static constexpr Entry kCommands[] = {
+      {"run", "Answer a prompt, a pipe, or a person", add_run},
+      {"inspect", "Show a model: what is in it, its plan, the memory it takes", add_inspect},
+      {"tokenize", "Show the tokens of a text", add_tokenize},
+      {"bench", "Measure tokens per second against the machine's read bandwidth", add_bench},
+      {"quantize", "Round a model and write it as a folder", add_quantize},
+  };
+  std::vector<std::pair<CLI::App*, Command>> commands;
+  for (const Entry& entry : kCommands) {
+    CLI::App* command = app.add_subcommand(entry.name, entry.help);
+    commands.emplace_back(command, entry.add(*command));
+  }
+  const auto is_argument = [&](const Entry& entry) { return argc > 1 && std::string_view(entry.name) == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(std::begin(kCommands), std::end(kCommands), is_argument)) {
+    std::string known;
+    for (const Entry& entry : kCommands) known += (known.empty() ? "" : ", ") + std::string(entry.name);
+    return fail(fmt::format("there is no command {}; the commands are {}", quote(argv[1]), known));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& failure) {
+    return parse_failure(app, failure);
+  }
+  catch_interrupts();
+  for (const auto& [command, run] : commands) {
+    if (command->parsed()) return run();
+  }
+  return kBadInput;
+}
+
+}  // namespace
+}  // namespace halfbyte::tools
+
+int main(int argc, char** argv) {
+  try {
+    return halfbyte::tools::run_main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return halfbyte::tools::fail("out of memory; choose a smaller model, a shorter --ctx or a plan with fewer bits");
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "error: internal: %s\n", failure.what());
+    return halfbyte::tools::kFailed;
+  }
+}

@@ -1,0 +1,124 @@
+#include "model_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/progress.h"
+#include "base/size_text.h"
+
+namespace halfbyte::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path model_cache() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return fs::path(cache) / "halfbyte" / "models";
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr ? fs::path(home) / ".cache" / "halfbyte" / "models" : fs::path();
+}
+
+// smollm2*.gguf in the user's cache, whatever the case; the first by name.
+std::string cached_model() {
+  std::vector<std::string> found;
+  std::error_code failure;
+  for (fs::directory_iterator it(model_cache(), failure), end; !failure && it != end; it.increment(failure)) {
+    std::string name = it->path().filename().string();
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (name.starts_with("smollm2") && name.ends_with(".gguf")) found.push_back(it->path().string());
+  }
+  return found.empty() ? "" : *std::min_element(found.begin(), found.end());
+}
+
+}  // namespace
+
+void add_model_argument(Flags& flags, ModelOptions& options) {
+  flags.option("MODEL", options.model,
+               "A Hugging Face folder or a .gguf file (default: the model of scripts/get-model smollm2)");
+}
+
+void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag) {
+  flags.option("--plan", options.plan,
+               "Number formats: " + fmt::format("{}", fmt::join(plan_preset_names(), ", ")) +
+                   "; with changes: w4a16,kv=f32,layers.0.*:weights=bf16");
+  flags.option_as(kernels_flag, options.kernels, "Force an implementation: ref, avx2, avx512 (default: the best here)",
+                  "HALFBYTE_KERNELS");
+  flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
+      ->check(CLI::Range(0, 4096));
+}
+
+void add_context_flag(Flags& flags, ModelOptions& options) {
+  flags.option("--ctx", options.ctx,
+               "Longest sequence in tokens, e.g. 4096 or 32K (default: the model's, or what fits)");
+}
+
+Result<std::string> model_path(const std::string& given) {
+  if (!given.empty()) return given;
+  if (std::string path = cached_model(); !path.empty()) return path;
+  return not_found(fmt::format(
+      "no MODEL was named and there is none in {}; get a small one with scripts/get-model smollm2, or name a "
+      "Hugging Face folder or a .gguf file",
+      model_cache().string()));
+}
+
+Result<LoadOptions> load_options(const ModelOptions& options) {
+  LoadOptions load;
+  if (!options.plan.empty()) {
+    HB_ASSIGN(load.plan, parse_plan(options.plan));
+  }
+  load.kernels = options.kernels;
+  load.threads = options.threads;
+  return load;
+}
+
+Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOptions& options) {
+  HB_ASSIGN(LoadOptions load, load_options(options));
+  ProgressBar bar("loading " + fs::path(path).filename().string());
+  load.progress = [&](uint64_t done, uint64_t total) {
+    bar.update(done, total);
+    return !interrupted();
+  };
+  return Model::load(path, load);
+}
+
+Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options,
+                                            int batch) {
+  EngineOptions engine;
+  engine.max_batch = batch;
+  engine.threads = options.threads;
+  HB_TRY(read_size(options.ctx, "--ctx", engine.context));
+  if (engine.context > 0) engine.kv_tokens = engine.context * batch;
+  return Engine::create(std::move(model), engine);
+}
+
+std::string plan_text(const PrecisionPlan& plan) {
+  std::string text = fmt::format("{} ({} weights, {} activations, {} KV", plan.preset, name_of(plan.linear.weights),
+                                 name_of(plan.linear.activations), name_of(plan.kv));
+  if (!plan.overrides.empty()) text += fmt::format(", {} overrides", plan.overrides.size());
+  return text + ")";
+}
+
+std::string model_table(const Model& model, int64_t context) {
+  const ModelSummary& s = model.summary();
+  std::string out;
+  const auto row = [&](std::string_view name, const std::string& value) {
+    out += fmt::format("  {:<9} {}\n", name, value);
+  };
+  row("model", fmt::format("{} ({}, {}, {:.1f} M parameters)", s.path, s.source, s.architecture,
+                           static_cast<double>(s.parameters) / 1e6));
+  row("plan", plan_text(model.plan()));
+  row("weights", fmt::format("{} in memory, {} read for each token; loaded in {:.2f} s", format_bytes(s.weight_bytes),
+                             format_bytes(s.decode_bytes_per_token), s.load_seconds));
+  row("context", fmt::format("{} tokens, KV cache {}", context,
+                             format_bytes(static_cast<uint64_t>(context) * s.kv_bytes_per_token)));
+  row("kernels", s.kernels);
+  for (const std::string& n : s.notes) row("note", n);
+  return out;
+}
+
+}  // namespace halfbyte::tools

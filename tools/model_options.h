@@ -1,0 +1,39 @@
+// Finding and loading the model: the flags that run, inspect and bench share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "command.h"
+#include "halfbyte/engine.h"
+#include "halfbyte/model.h"
+
+namespace halfbyte::tools {
+
+struct ModelOptions {
+  std::string model, plan, kernels, ctx;
+  int threads = 0;
+};
+
+void add_model_argument(Flags& flags, ModelOptions& options);
+// --plan, --kernels, --threads. `kernels_flag` is what the second is called here; its variable is always HALFBYTE_KERNELS.
+void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag = "--kernels");
+void add_context_flag(Flags& flags, ModelOptions& options);
+
+// The model that was named, or else the one that scripts/get-model keeps in the user's cache; an error that says how to
+// get one when there is neither.
+Result<std::string> model_path(const std::string& given);
+
+// Plan, kernels and threads from the flags.
+Result<LoadOptions> load_options(const ModelOptions& options);
+// With a progress bar on a terminal; Ctrl-C gives kCancelled.
+Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOptions& options);
+// An engine for `batch` requests at once.
+Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options, int batch);
+
+// "w4a16 (nvfp4 weights, bf16 activations, bf16 KV)".
+std::string plan_text(const PrecisionPlan& plan);
+// A few lines about a loaded model: format, plan, memory, kernels, context.
+std::string model_table(const Model& model, int64_t context);
+
+}  // namespace halfbyte::tools

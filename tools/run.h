@@ -1,0 +1,61 @@
+// halfbyte run: what its one-shot and interactive forms share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/completion.h"
+#include "chat/text_model.h"
+#include "halfbyte/engine.h"
+#include "model_options.h"
+
+namespace halfbyte::tools {
+
+struct RunOptions {
+  ModelOptions model;
+  std::vector<std::string> prompt;
+  std::string prompt_flag, system, max_tokens;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<int> top_k, logprobs;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  int think = 0;  // 1: --think, -1: --no-think, 0: the template's own default
+  bool raw = false, json = false, verbose = false, quiet = false;
+  std::string reasoning = "auto";  // show, hide, auto: on a terminal
+};
+
+// A model that is ready to answer, with the sampling that the flags and the model's maker ask for.
+struct Chat {
+  TextModel text;
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Engine> engine;
+  CompletionOptions completion;
+  ChatRenderOptions render;
+  std::string system;
+};
+
+// Prints an answer as it comes: reasoning in grey where it is shown.
+class AnswerPrinter {
+ public:
+  AnswerPrinter(bool show_reasoning, bool color) : show_reasoning_(show_reasoning), color_(color) {}
+  // False when nobody reads any more.
+  bool print(const OutputDelta& delta);
+  // Ends the line and the colour.
+  bool finish();
+
+ private:
+  bool grey(bool on);
+  bool show_reasoning_, color_;
+  bool grey_ = false, wrote_reasoning_ = false, wrote_answer_ = false, ends_line_ = true;
+};
+
+// "24 prompt tokens in 0.31 s (77.4/s), 120 tokens in 2.10 s (56.7/s), stop".
+std::string rates_text(const Completion& completion);
+
+// The prompt loop on a terminal (run_chat.cpp).
+int run_interactive(Chat& chat, const RunOptions& options);
+
+}  // namespace halfbyte::tools

@@ -1,0 +1,212 @@
+// halfbyte run on a terminal: a conversation with line editing.
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+#include "base/utf8.h"
+#include "chat/sampling_defaults.h"
+#include "line_editor.h"
+#include "run.h"
+
+namespace halfbyte::tools {
+namespace {
+
+constexpr const char* kHelp =
+    "  /set parameter NAME VALUE   temperature, top_p, top_k, min_p, repetition_penalty, frequency_penalty,\n"
+    "                              presence_penalty, seed, max_tokens\n"
+    "  /set system TEXT            system message, from the next conversation on (starts one)\n"
+    "  /set think | nothink        the model's reasoning, where its template has a switch\n"
+    "  /set verbose | quiet        print the rates of each answer, or do not\n"
+    "  /show                       model, system message and sampling\n"
+    "  /clear                      start a new conversation\n"
+    "  /bye                        leave (so does Ctrl-D)\n"
+    "  \"\"\"                         begins and ends a message of several lines\n"
+    "  Ctrl-C                      stops an answer\n";
+
+bool starts_with_word(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word) || (text.size() > word.size() && text[word.size()] != ' ')) return false;
+  text.remove_prefix(word.size());
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return true;
+}
+
+class Session {
+ public:
+  Session(Chat& chat, const RunOptions& options)
+      : chat_(chat), verbose_(options.verbose || !options.quiet), raw_(options.raw) {
+    show_reasoning_ = options.reasoning != "hide";
+    start_conversation();
+  }
+
+  int run() {
+    fmt::print(stderr, "Type a message, /? for help, Ctrl-D to leave.\n");
+    while (true) {
+      const Line line = read_message();
+      if (line.kind == Line::kEnd) {
+        write_out("\n");
+        return kDone;
+      }
+      if (line.kind == Line::kInterrupted) {
+        write_out("\n");
+        fmt::print(stderr, "Ctrl-D or /bye leaves.\n");
+        continue;
+      }
+      if (line.text.find_first_not_of(" \t\n") == std::string::npos) continue;
+      editor_.remember(line.text);
+      if (line.text[0] == '/') {
+        if (!command(line.text)) return kDone;
+      } else if (!answer(line.text)) {
+        return kBadInput;
+      }
+    }
+  }
+
+ private:
+  void start_conversation() {
+    messages_.clear();
+    if (!chat_.system.empty()) messages_.push_back({"system", chat_.system, {}, {}, "", ""});
+  }
+
+  // One line, or several between """.
+  Line read_message() {
+    Line first = editor_.read(">>> ");
+    if (first.kind != Line::kText || !first.text.starts_with("\"\"\"")) return first;
+    std::string text = first.text.substr(3);
+    while (!text.ends_with("\"\"\"")) {
+      const Line more = editor_.read("... ");
+      if (more.kind != Line::kText) return more;
+      text += "\n" + more.text;
+    }
+    text.resize(text.size() - 3);
+    return {Line::kText, text};
+  }
+
+  // False to leave.
+  bool command(std::string_view text) {
+    if (starts_with_word(text, "/bye") || starts_with_word(text, "/exit")) return false;
+    if (starts_with_word(text, "/?") || starts_with_word(text, "/help")) {
+      fmt::print(stderr, "{}", kHelp);
+    } else if (starts_with_word(text, "/clear")) {
+      start_conversation();
+      fmt::print(stderr, "A new conversation.\n");
+    } else if (starts_with_word(text, "/show")) {
+      show();
+    } else if (starts_with_word(text, "/set")) {
+      if (const Status status = set(text); !status.ok()) fmt::print(stderr, "error: {}\n", status.message());
+    } else {
+      fmt::print(stderr, "error: unknown command '{}'; /? lists them\n", text.substr(0, text.find(' ')));
+    }
+    return true;
+  }
+
+  void show() const {
+    fmt::print(stderr, "{}  {:<9} {}\n  {:<9} {}, seed {}\n",
+               model_table(*chat_.model, chat_.engine->metrics().context), "system",
+               chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling",
+               sampling_text(chat_.completion.sampling), chat_.completion.sampling.seed);
+  }
+
+  Status set(std::string_view text) {
+    if (starts_with_word(text, "parameter")) return set_parameter(text);
+    if (starts_with_word(text, "system")) {
+      chat_.system = text;
+      start_conversation();
+      fmt::print(stderr, "A new conversation.\n");
+      return {};
+    }
+    if (text == "think" || text == "nothink") {
+      if (!chat_.text.template_reads_thinking)
+        return invalid_argument("the model's chat template has no switch for thinking");
+      chat_.render.kwargs_json = {{"enable_thinking", text == "think" ? "true" : "false"}};
+      return {};
+    }
+    if (text == "verbose" || text == "quiet") {
+      verbose_ = text == "verbose";
+      return {};
+    }
+    return invalid_argument(fmt::format("unknown setting '{}'; /? lists them", text));
+  }
+
+  Status set_parameter(std::string_view text) {
+    const size_t space = std::min(text.find(' '), text.size());
+    const std::string_view name = text.substr(0, space);
+    std::string_view value = text.substr(space);
+    value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+    SamplingParams& p = chat_.completion.sampling;
+    const std::array<std::pair<std::string_view, float*>, 6> reals{{{"temperature", &p.temperature},
+                                                                    {"top_p", &p.top_p},
+                                                                    {"min_p", &p.min_p},
+                                                                    {"repetition_penalty", &p.repetition_penalty},
+                                                                    {"frequency_penalty", &p.frequency_penalty},
+                                                                    {"presence_penalty", &p.presence_penalty}}};
+    for (const auto& [known, target] : reals) {
+      if (name == known) return parse_number(name, value, *target);
+    }
+    if (name == "top_k") return parse_number(name, value, p.top_k);
+    if (name == "seed") return parse_number(name, value, p.seed);
+    if (name == "max_tokens") return read_size(std::string(value), "max_tokens", chat_.completion.max_tokens);
+    return invalid_argument(fmt::format("unknown parameter '{}'; /? lists them", name));
+  }
+
+  template <class T>
+  static Status parse_number(std::string_view name, std::string_view text, T& value) {
+    T parsed{};
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
+      return invalid_argument(fmt::format("{}: '{}' is no number", name, text));
+    }
+    value = parsed;
+    return {};
+  }
+
+  // False when nobody reads any more.
+  bool answer(const std::string& text) {
+    if (const auto at = find_invalid_utf8(text)) {
+      fmt::print(stderr, "error: the message is not valid UTF-8 at byte {}\n", *at);
+      return true;
+    }
+    messages_.push_back({"user", text, {}, {}, "", ""});
+    clear_interrupt();
+    AnswerPrinter printer(show_reasoning_, stdout_has_color());
+    bool readers_left = true;
+    const auto completion = generate(text, [&](const OutputDelta& delta) {
+      readers_left = printer.print(delta) && readers_left;
+      return readers_left && !interrupted();
+    });
+    printer.finish();
+    clear_interrupt();
+    if (!completion.ok()) {
+      messages_.pop_back();
+      fmt::print(
+          stderr, "error: {}{}\n", completion.status().message(),
+          completion.status().code() == StatusCode::kResourceExhausted ? "; /clear starts a new conversation" : "");
+      return true;
+    }
+    ChatMessage reply{"assistant", completion->text, {}, {}, "", ""};
+    if (!completion->reasoning.empty()) reply.reasoning_content = completion->reasoning;
+    messages_.push_back(std::move(reply));
+    if (verbose_) fmt::print(stderr, "{}\n", rates_text(*completion));
+    return readers_left;
+  }
+
+  Result<Completion> generate(const std::string& text, const OnDelta& on_delta) {
+    HB_ASSIGN(const Prompt prompt,
+              raw_ ? raw_prompt(chat_.text, text) : chat_prompt(chat_.text, messages_, chat_.render));
+    return complete(*chat_.engine, chat_.text, prompt, chat_.completion, on_delta);
+  }
+
+  Chat& chat_;
+  LineEditor editor_;
+  std::vector<ChatMessage> messages_;
+  bool verbose_, raw_, show_reasoning_ = true;
+};
+
+}  // namespace
+
+int run_interactive(Chat& chat, const RunOptions& options) {
+  return Session(chat, options).run();
+}
+
+}  // namespace halfbyte::tools
