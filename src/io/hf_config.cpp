@@ -73,6 +73,13 @@ Status read_string(const JsonValue& object, std::string_view key, std::string& o
   return {};
 }
 
+// A token id; -1 is an old spelling of "none".
+Status read_token_id(const JsonValue& object, std::string_view key, std::optional<int64_t>& out) {
+  HB_TRY(read_int(object, key, -1, kMaxTokenId, out));
+  if (out == -1) out.reset();
+  return {};
+}
+
 // An id or a list of ids.
 Status read_token_ids(const JsonValue& object, std::string_view key, std::vector<int64_t>& out) {
   const auto value = object.find_set(key);
@@ -84,8 +91,8 @@ Status read_token_ids(const JsonValue& object, std::string_view key, std::vector
   if (items.size() > 1000)
     return value->error("lists " + std::to_string(items.size()) + " token ids, expected at most 1000");
   for (const JsonValue& item : items) {
-    HB_ASSIGN(const int64_t id, item.as_int(0, kMaxTokenId));
-    out.push_back(id);
+    HB_ASSIGN(const int64_t id, item.as_int(-1, kMaxTokenId));
+    if (id != -1) out.push_back(id);
   }
   return {};
 }
@@ -243,8 +250,8 @@ Result<HfConfig> parse_root(const JsonValue& root, const std::string& file) {
   HB_TRY(read_rope(root, config.rope));
   HB_TRY(check_rope_form(root));
   HB_TRY(read_sliding_window(root, config));
-  HB_TRY(read_int(root, "bos_token_id", 0, kMaxTokenId, config.bos_token_id));
-  HB_TRY(read_int(root, "pad_token_id", 0, kMaxTokenId, config.pad_token_id));
+  HB_TRY(read_token_id(root, "bos_token_id", config.bos_token_id));
+  HB_TRY(read_token_id(root, "pad_token_id", config.pad_token_id));
   HB_TRY(read_token_ids(root, "eos_token_id", config.eos_token_ids));
   HB_TRY(read_string(root, "torch_dtype", config.dtype));
   HB_TRY(read_string(root, "dtype", config.dtype));
@@ -289,8 +296,8 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, const st
   if (!root.is_object()) return root.error("is not an object");
   GenerationConfig config;
   HB_TRY(read_token_ids(root, "eos_token_id", config.eos_token_ids));
-  HB_TRY(read_int(root, "bos_token_id", 0, kMaxTokenId, config.bos_token_id));
-  HB_TRY(read_int(root, "pad_token_id", 0, kMaxTokenId, config.pad_token_id));
+  HB_TRY(read_token_id(root, "bos_token_id", config.bos_token_id));
+  HB_TRY(read_token_id(root, "pad_token_id", config.pad_token_id));
   HB_TRY(read_bool(root, "do_sample", config.do_sample));
   HB_TRY(read_number(root, "temperature", 0.0, 100.0, config.temperature));
   HB_TRY(read_number(root, "top_p", 0.0, 1.0, config.top_p));

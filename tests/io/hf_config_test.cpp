@@ -105,6 +105,10 @@ TEST(HfConfig, TokenIds) {
   EXPECT_EQ(one.pad_token_id, std::nullopt);
   HB_ASSERT_OK(const HfConfig list, parse({{"eos_token_id", "[7, 9]"}}));
   EXPECT_EQ(list.eos_token_ids, (std::vector<int64_t>{7, 9}));
+  HB_ASSERT_OK(const HfConfig none, parse({{"pad_token_id", "-1"}, {"bos_token_id", "-1"}, {"eos_token_id", "-1"}}));
+  EXPECT_EQ(none.pad_token_id, std::nullopt);
+  EXPECT_EQ(none.bos_token_id, std::nullopt);
+  EXPECT_TRUE(none.eos_token_ids.empty());
   expect_failure(parse({{"eos_token_id", "[7, -9]"}}), StatusCode::kInvalidData, {"eos_token_id"});
   expect_failure(parse({{"eos_token_id", "[7, 100]"}}), StatusCode::kInvalidData,
                  {"100", "outside the vocabulary of 100"});
@@ -238,7 +242,7 @@ TEST(GenerationConfig, Reads) {
   EXPECT_EQ(empty.temperature, std::nullopt);
   for (const char* bad :
        {R"({"temperature":-1})", R"({"top_p":1.5})", R"({"top_p":"1"})", R"({"top_k":1e12})", R"({"min_p":-0.1})",
-        R"({"repetition_penalty":0})", R"({"max_new_tokens":0})", R"({"eos_token_id":-1})", "[]", "", "{"}) {
+        R"({"repetition_penalty":0})", R"({"max_new_tokens":0})", R"({"eos_token_id":-2})", "[]", "", "{"}) {
     expect_failure(parse_generation_config(bad, "generation_config.json"), StatusCode::kInvalidData,
                    {"generation_config.json"});
   }
