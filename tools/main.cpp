@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "command.h"
 #include "halfbyte/version.h"
+#include "io/mapping_guard.h"
 #include "kernels/registry.h"
 
 namespace halfbyte::tools {
@@ -70,6 +71,7 @@ int run_main(int argc, char** argv) {
     return parse_failure(app, failure);
   }
   catch_interrupts();
+  install_mapping_guard();  // a model file that shrinks ends the command with a line, not a core dump
   for (const auto& [command, run] : commands) {
     if (command->parsed()) return run();
   }
