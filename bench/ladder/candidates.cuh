@@ -185,6 +185,9 @@ Candidate registers_candidate(std::string name, int blocks_per_sm) {
   c.x_order = XOrder::kFragment;
   c.code = Config::kCode;
   c.prepare = [state, blocks_per_sm](const Shape& shape) {
+    if (shape.k_steps() < Config::kWarps && shape.steps() * kPanelTiles / (multiprocessors() * blocks_per_sm) > Config::kWarps) {
+      return false;  // a warp's next step would lie more than one row tile on
+    }
     const int total = shape.steps() * kPanelTiles;
     const int runs = std::min(multiprocessors() * blocks_per_sm, total / Config::kWarps);
     const int tiles = total / runs / shape.k_steps() + 3;

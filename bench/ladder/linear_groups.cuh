@@ -94,8 +94,13 @@ struct GroupProducer {
     ptx::fence_mbarrier_init();
   }
   __device__ __forceinline__ void init_empty() const {
+#ifdef LADDER_ARRIVE_ALL
+    constexpr int kReaders = Config::kTileWarps * 32;
+#else
+    constexpr int kReaders = Config::kTileWarps;
+#endif
 #pragma unroll
-    for (int s = 0; s < Config::kStages; ++s) ptx::mbarrier_init(base + Config::kEmpty + 8 * s, Config::kTileWarps);
+    for (int s = 0; s < Config::kStages; ++s) ptx::mbarrier_init(base + Config::kEmpty + 8 * s, kReaders);
     ptx::fence_mbarrier_init();
   }
   __device__ __forceinline__ void expect(int stage) const {
@@ -226,8 +231,13 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
         ring_step<Config>(acc, base + at.stage * kPanelStepBytes, base + Config::kXRing + at.stage * Config::kXChunk,
                           place);
       }
+#ifdef LADDER_ARRIVE_ALL
+      // For racecheck, which does not see that the warp's reads are ordered before its one arrival by __syncwarp.
+      ptx::mbarrier_arrive(base + Config::kEmpty + 8 * at.stage);
+#else
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(base + Config::kEmpty + 8 * at.stage);
+#endif
       at.advance();
       log.mark(lane);
     }
