@@ -17,7 +17,8 @@ struct ModelConfig;  // src/model/config.h
 struct ModelSource;  // src/io/model_source.h
 
 struct LoadOptions {
-  // Empty: the folder's halfbyte_plan.json; else what its quantisation says; else the default for this machine (w4a16).
+  // Empty: the folder's halfbyte_plan.json; else, for a quantised folder, the formats that it stores with BF16 inputs;
+  // else w4a16 (docs/plans.md).
   std::optional<PrecisionPlan> plan;
   std::string kernels;  // "": the best this CPU runs; "ref", "avx2", "avx512": forced, an error if it cannot run
   int threads = 0;      // 0: default_thread_count()

@@ -108,6 +108,7 @@ Result<ScoreResult> Engine::Impl::score(std::span<const int32_t> tokens, const S
                               " tokens needs more KV cache than running requests leave (" +
                               std::to_string(blocks.free_pages() * blocks.page_tokens()) + " tokens)");
   ScoreResult out;
+  if (score_options.logits) out.logits.reserve(static_cast<size_t>((count - 1) * model->config().vocab));
   Status status;
   for (int64_t position = 0; position < count - 1 && status.ok(); position += options.prefill_chunk) {
     const int64_t rows = std::min(options.prefill_chunk, count - 1 - position);

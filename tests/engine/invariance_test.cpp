@@ -193,6 +193,32 @@ TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
   }
 }
 
+// Attention cuts positions at multiples of 256: neither chunks nor pages may move those cuts.
+TEST(LongSequences, ScoresDependOnNeitherChunksNorPages) {
+  HfConfig config = tiny_config("llama");
+  config.max_position_embeddings = 1024;
+  LoadOptions load;
+  load.plan = *plan_preset("w4a16");
+  load.threads = 1;
+  const auto model = Model::from_source(synthetic_source(config, "long"), load);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  std::vector<int32_t> tokens;
+  for (uint64_t i = 0; i < 600; ++i) tokens.push_back(static_cast<int32_t>(philox_draw(8, 0, i) % 131));
+  std::vector<float> logprobs;
+  for (const auto& [chunk, page] : {std::pair<int64_t, int64_t>{512, 32}, {100, 32}, {512, 4}, {255, 256}, {1, 64}}) {
+    EngineOptions options;
+    options.threads = 2;
+    options.prefill_chunk = chunk;
+    options.page_tokens = page;
+    auto engine = Engine::create(*model, options);
+    ASSERT_TRUE(engine.ok()) << engine.status().message();
+    const auto score = (*engine)->score(tokens);
+    ASSERT_TRUE(score.ok()) << score.status().message();
+    if (logprobs.empty()) logprobs = score->logprobs;
+    EXPECT_EQ(score->logprobs, logprobs) << "chunk " << chunk << ", pages of " << page;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Plans, Invariance, ::testing::ValuesIn(cases()), [](const auto& c) {
   std::string name = c.param.plan + "_" + c.param.kernels;
   std::replace(name.begin(), name.end(), '-', '_');
