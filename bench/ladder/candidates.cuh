@@ -185,7 +185,8 @@ Candidate registers_candidate(std::string name, int blocks_per_sm) {
   c.x_order = XOrder::kFragment;
   c.code = Config::kCode;
   c.prepare = [state, blocks_per_sm](const Shape& shape) {
-    if (shape.k_steps() < Config::kWarps && shape.steps() * kPanelTiles / (multiprocessors() * blocks_per_sm) > Config::kWarps) {
+    if (shape.k_steps() < Config::kWarps &&
+        shape.steps() * kPanelTiles / (multiprocessors() * blocks_per_sm) > Config::kWarps) {
       return false;  // a warp's next step would lie more than one row tile on
     }
     const int total = shape.steps() * kPanelTiles;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "add_slots.cuh"
 #include "floor.cuh"
 #include "harness.h"
 #include "verify.h"
@@ -215,6 +216,14 @@ int time_all(const Options& options) {
       add(c.name, c.m, [&](int i) {
         c.launch({pool + (i % places) * bytes, x, partial, reinterpret_cast<const float*>(x)}, stream, programmatic);
       });
+      if (c.programmatic && c.name.find("copy") == std::string::npos) {
+        float* y = partial + kPartialBytes / 8;
+        add(c.name + " + slots", c.m, [&](int i) {
+          c.launch({pool + (i % places) * bytes, x, partial}, stream, programmatic);
+          launch_kernel(add_slots, dim3(shape.rows() / kPanelRows, c.m), kPanelRows, 0, stream, programmatic, partial,
+                        y, c.split(), shape.k_steps(), shape.rows(), 1.0f);
+        });
+      }
     }
     for (Row& row : rows) {  // warm up
       if (options.verbose) std::printf("run %s M=%d\n", row.name.c_str(), row.m);
