@@ -120,6 +120,25 @@ class Bench {
   Case prompt_, decode_;
 };
 
+// The machine's read bandwidth, measured between the rounds: other programs come and go, so the best of the medians is the
+// machine's, and a share above 1 does not come from a moment in which the probe alone was disturbed.
+class ReadSpeed {
+ public:
+  explicit ReadSpeed(ThreadPool& pool) : probe_(pool, kBufferBytes) {}
+
+  void measure() {
+    std::vector<double> samples;
+    for (int i = 0; i < 8; ++i) samples.push_back(static_cast<double>(kSampleBytes) / probe_.read(kSampleBytes) / 1e9);
+    gbps_ = std::max(gbps_, percentile(samples, 0.5));
+  }
+  double gbps() const { return gbps_; }
+
+ private:
+  static constexpr size_t kBufferBytes = size_t{256} << 20, kSampleBytes = size_t{16} << 20;
+  ReadProbe probe_;
+  double gbps_ = 0;
+};
+
 Json case_json(const Case& c, double read_gbps) {
   const double median = percentile(c.rates, 0.5);
   const double gbps = median * c.bytes_per_token / 1e9;
@@ -195,15 +214,15 @@ int run(const BenchOptions& options) {
 
   const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
   ThreadPool pool(threads);
-  double read_gbps = measure_read_gbps(pool);
+  ReadSpeed read(pool);
   Bench bench(**engine, *sizes);
+  read.measure();
   for (int i = 0; i < options.warmup + options.repeat; ++i) {
     if (const Status s = bench.round(i, /*keep=*/i >= options.warmup); !s.ok()) return fail(s);
+    read.measure();
   }
-  // Once more behind the work: other programs come and go, and the better figure is the machine's.
-  read_gbps = std::max(read_gbps, measure_read_gbps(pool));
-  const std::string text = options.json ? report_json(bench.cases(), read_gbps, threads)
-                                        : report_text(**model, bench.cases(), read_gbps, threads);
+  const std::string text = options.json ? report_json(bench.cases(), read.gbps(), threads)
+                                        : report_text(**model, bench.cases(), read.gbps(), threads);
   return write_out(text) ? kDone : fail("stdout cannot be written");
 }
 

@@ -76,6 +76,17 @@ def test_random_templates():
     assert sum("text" in a for a in answers) > RANDOM_TEMPLATES // 10
 
 
+def test_the_document_lists_the_subset():
+    page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "chat-templates.md")
+    with open(page, encoding="utf-8") as file:
+        text = " ".join(file.read().split())
+    for source, heading in (("{{ 1 | nothing }}", "Filters: "), ("{{ 1 is nothing }}", "Tests: ")):
+        known = ours([source])[0]["error"].split("which has ")[1].split(", ")
+        listed = text.split(heading)[1].split(".")[0]
+        words = {name for name in known if name.isalpha()} - {"eq", "equalto", "ne", "lt", "le", "gt", "ge", "lessthan", "greaterthan"}
+        assert words - set(listed.replace(",", " ").split()) == set(), heading
+
+
 def test_dates():
     for now in (datetime.datetime(2024, 2, 29, 23, 59, 59), datetime.datetime(1999, 12, 31)):
         template = "{{ strftime_now('%d %B %Y, %H:%M:%S %j %a %A %b %y') }}"
