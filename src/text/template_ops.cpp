@@ -107,8 +107,14 @@ Result<TemplateValue> repeat(TemplateBudget& budget, const TemplateValue& sequen
   if (sequence.is_string()) {
     if (sequence.text().empty()) return sequence;
     if (times > budget.limits().max_output_bytes / sequence.text().size()) return budget.take(UINT64_MAX);
+    // In blocks: a character repeated millions of times is not millions of calls.
+    const uint64_t in_block = std::min<uint64_t>(times, 1 + 4096 / sequence.text().size());
+    MarkedText block;
+    for (uint64_t i = 0; i < in_block; ++i) block.append(sequence.text());
     TextBuilder out(budget);
-    for (uint64_t i = 0; i < times; ++i) HB_TRY(out.append(sequence.text()));
+    uint64_t left = times;
+    for (; left >= in_block && left > 0; left -= in_block) HB_TRY(out.append(block));
+    for (; left > 0; --left) HB_TRY(out.append(sequence.text()));
     return std::move(out).value();
   }
   const TemplateList& list = sequence.list();
