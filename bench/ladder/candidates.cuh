@@ -39,6 +39,7 @@ Candidate panel_candidate(std::string name, int m, int k_warps, GroupsBy groups_
   c.x_order = XOrder::kChunk;
   c.code = WordCode::kMixed;
   c.split = [state] { return state->split; };
+  c.shape = [state] { return state->shape; };
   c.prepare = [=](const Shape& shape) {
     const int runs = std::min(multiprocessors() * blocks_per_sm, shape.steps());
     state->shape = shape;
@@ -126,18 +127,39 @@ Candidate bulk_candidate(std::string name, int blocks_per_sm) {
                          Config::kSharedBytes, launch);
 }
 
+// Where a finishing kernel writes y in the buffer of partial sums: behind 60 slots.
+template <class Float>
+Float* finished(Float* partial, const Shape& shape, int m) {
+  return partial + static_cast<size_t>(60) * shape.rows() * m;
+}
+
+inline uint32_t* arrival_counters() {
+  static uint32_t* counters = nullptr;
+  if (counters == nullptr) {
+    LADDER_CHECK(cudaMalloc(&counters, size_t{64} << 10));
+    LADDER_CHECK(cudaMemset(counters, 0, size_t{64} << 10));
+  }
+  return counters;
+}
+
 template <class Config>
 Candidate groups_candidate(std::string name, int blocks_per_sm) {
   auto launch = [](const PanelState& s, const Buffers& b, cudaStream_t stream, bool programmatic) {
-    const GroupsArgs args{b.weights,
-                          b.x,
-                          b.partial,
-                          s.split,
-                          s.shape.k_steps(),
-                          s.shape.rows(),
-                          FastDivision::by(s.shape.k_steps()),
-                          programmatic,
-                          Config::kPart == Part::kTimeline ? timeline_log() : nullptr};
+    GroupsArgs args{b.weights,
+                    b.x,
+                    b.partial,
+                    s.split,
+                    s.shape.k_steps(),
+                    s.shape.rows(),
+                    FastDivision::by(s.shape.k_steps()),
+                    programmatic,
+                    nullptr,
+                    nullptr,
+                    Config::kPart == Part::kTimeline ? timeline_log() : nullptr};
+    if constexpr (Config::kFinish) {
+      args.y = finished(b.partial, s.shape, Config::kTokens);
+      args.arrived = arrival_counters();
+    }
     launch_kernel(linear_groups<Config>, s.split.runs, Config::kThreads, Config::kSharedBytes, stream, programmatic,
                   args);
   };
@@ -145,6 +167,14 @@ Candidate groups_candidate(std::string name, int blocks_per_sm) {
       panel_candidate(std::move(name), Config::kTokens, Config::kKWarps, GroupsBy::kRunIndex, WeightOrder::kInterleaved,
                       blocks_per_sm, linear_groups<Config>, Config::kThreads, Config::kSharedBytes, launch);
   c.programmatic = true;
+  if (Config::kFinish) {
+    arrival_counters();  // not for the first time inside a capture
+    const auto shape = c.shape;
+    c.piece_count = [](int) { return 1; };
+    c.read = [shape](const float* partial, int, int row, int column) {
+      return finished(partial, shape(), Config::kTokens)[static_cast<size_t>(column) * shape().rows() + row];
+    };
+  }
   if (Config::kPart == Part::kTimeline) {
     c.timeline = [] {
       print_timeline<Config::kWarps>({0, 1, 60, 131}, {0, Config::kProducerWarps, Config::kWarps - 1});

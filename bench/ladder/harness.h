@@ -61,6 +61,7 @@ struct Candidate {
   // Value (row, column) of a piece in the copied partial buffer; the buffer starts poisoned.
   std::function<float(const float* partial, int piece, int row, int column)> read;
   std::function<int(int tile)> piece_count;
+  std::function<Shape()> shape;    // the last prepared
   std::function<Split()> split;    // of the last prepared shape
   bool programmatic = false;       // waits for the kernel ahead before it reads x^ or writes
   std::function<void()> timeline;  // prints the cycle marks of the last launch

@@ -19,7 +19,7 @@ namespace halfbyte::ladder {
 
 template <int kTokens_, int kTileWarps_, int kTilesPerWarp_, int kKWarps_, int kStages_, int kInFlight_,
           int kMinBlocks_, int kChains_ = 1, Part kPart_ = Part::kAll, int kConsumerRegisters_ = 0,
-          bool kEvictFirst_ = false>
+          bool kEvictFirst_ = false, bool kFinish_ = false>
 struct GroupsConfig {
   using Base = RingConfig<kTokens_, kTileWarps_, kTilesPerWarp_, 1, 1, 1>;
   static constexpr int kTokens = kTokens_;
@@ -33,6 +33,7 @@ struct GroupsConfig {
   static constexpr int kChains = kChains_;
   static constexpr Part kPart = kPart_;
   static constexpr bool kEvictFirst = kEvictFirst_;  // hint on the weights' copies
+  static constexpr bool kFinish = kFinish_;          // the last block of a panel adds its slots and writes y
 
   // Not 0: the producers' warp group (4 warps) hands registers to the consumers' warp groups.
   static constexpr int kConsumerRegisters = kConsumerRegisters_;
@@ -76,8 +77,10 @@ struct GroupsArgs {
   int k_steps;
   int rows;
   FastDivision by_k_steps;
-  bool programmatic;  // launched before the kernel ahead has ended: x^ and partial only after the dependency wait
-  uint32_t* log;      // Part::kTimeline
+  bool programmatic;   // launched before the kernel ahead has ended: x^ and partial only after the dependency wait
+  float* y = nullptr;  // kFinish: [M][rows]
+  uint32_t* arrived = nullptr;  // kFinish: [panel][tile warp], zero before and after
+  uint32_t* log;                // Part::kTimeline
 };
 
 // One thread: the ring of one group. index: of the group's next k step in the run; k: the same in its panel.
@@ -170,6 +173,31 @@ struct GroupProducer {
     }
   }
 };
+
+// The warp that writes the last slot of its rows adds them all, in ascending order whichever warp it is. The counter goes back to zero.
+template <class Config>
+__device__ __forceinline__ void groups_finish(const GroupsArgs& args, int panel, int tile_warp, int lane) {
+  const int first = panel * args.k_steps;
+  const int slots = args.split.owner(first + args.k_steps - 1) - args.split.owner(first) + 1;
+  __threadfence();
+  __syncwarp();
+  uint32_t* counter = args.arrived + panel * Config::kTileWarps + tile_warp;
+  uint32_t before = 0;
+  if (lane == 0) before = atomicAdd(counter, 1u);
+  if (__shfl_sync(~0u, before, 0) != static_cast<uint32_t>(slots) - 1) return;
+  __threadfence();
+  if (lane == 0) *counter = 0;
+  const size_t stride = static_cast<size_t>(Config::kTokens) * args.rows;
+  constexpr int kRows = Config::kTilesPerWarp * kTileRows;
+  const int first_row = panel * kPanelRows + tile_warp * kRows;
+  for (int i = lane; i < kRows * Config::kTokens; i += 32) {
+    const size_t at = static_cast<size_t>(i / kRows) * args.rows + first_row + i % kRows;
+    float sum = __ldcg(args.partial + at);
+#pragma unroll 4
+    for (int s = 1; s < slots; ++s) sum += __ldcg(args.partial + s * stride + at);
+    args.y[at] = sum;
+  }
+}
 
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
@@ -275,6 +303,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
         ptx::griddepcontrol_wait();  // the partial sums may still be read by an earlier kernel
       stream_store<Config>(args.partial, value, slot,
                            (first_panel + piece) * kPanelRows + tile_warp * kTiles * kTileRows, args.rows, lane);
+      if constexpr (Config::kFinish) groups_finish<Config>(args, first_panel + piece, tile_warp, lane);
     }
     log.mark(lane);
     if (piece_end == count) break;

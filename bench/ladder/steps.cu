@@ -11,6 +11,10 @@ namespace {
 template <int kM, int kTileWarps, int kTiles, Part kPart = Part::kAll, int kConsumerRegisters = 0>
 using Winner = GroupsConfig<kM, kTileWarps, kTiles, 2, 5, 4, 1, 1, kPart, kConsumerRegisters, true>;
 
+// The same, adding the slots itself.
+template <int kM, int kTileWarps, int kTiles>
+using Finishing = GroupsConfig<kM, kTileWarps, kTiles, 2, 5, 4, 1, 1, Part::kAll, 0, true, true>;
+
 template <class Config>
 void groups(const char* name) {
   registry().push_back(groups_candidate<Config>(name, 1));
@@ -44,6 +48,10 @@ void register_candidates() {
   groups<Winner<4, 8, 1>>("10-evict-first 8.1.2 s5 f4");
   groups<Winner<8, 8, 1>>("10-evict-first 8.1.2 s5 f4");
   groups<Winner<16, 8, 1, Part::kAll, 112>>("10-evict-first 8.1.2 s5 f4");
+  groups<Finishing<1, 4, 2>>("10-finishing 4.2.2 s5 f4");
+  groups<Finishing<2, 4, 2>>("10-finishing 4.2.2 s5 f4");
+  groups<Finishing<4, 8, 1>>("10-finishing 8.1.2 s5 f4");
+  groups<Finishing<8, 8, 1>>("10-finishing 8.1.2 s5 f4");
   half2_without<1, true, true, true>("half2 C1 C2 C3");
   half2_without<1, true, false, true>("half2 C1 C3");
   half2_without<1, true, true, false>("half2 C1 C2");
