@@ -26,6 +26,7 @@ struct Engine::Impl {
 
   Result<std::vector<TokenEvent>> step();
   void take_inbox(std::vector<TokenEvent>& events);
+  void count(const BatchPlan& plan);
   void publish_metrics();
   Result<ScoreResult> score(std::span<const int32_t> tokens, const ScoreOptions& score_options);
 
@@ -53,12 +54,8 @@ Result<std::vector<TokenEvent>> Engine::Impl::step() {
   const BatchPlan& plan = scheduler.next();
   if (!plan.empty()) {
     HB_ASSIGN(const std::span<const SampledToken> tokens, runner->step(plan));
-    events.reserve(events.size() + tokens.size() + plan.save.size());
-    counters.steps += 1;
-    for (const BatchSegment& segment : plan.segments)
-      if (segment.role == RowRole::kPrompt) counters.prompt_tokens += static_cast<uint64_t>(segment.rows);
-    counters.generated_tokens += tokens.size();
     scheduler.accept(plan, tokens, events);
+    count(plan);
   }
   publish_metrics();
   return events;
@@ -78,6 +75,13 @@ void Engine::Impl::take_inbox(std::vector<TokenEvent>& events) {
   }
   arrivals.clear();
   cancellations.clear();
+}
+
+void Engine::Impl::count(const BatchPlan& plan) {
+  counters.steps += 1;
+  for (const BatchSegment& segment : plan.segments)
+    if (segment.role == RowRole::kPrompt) counters.prompt_tokens += static_cast<uint64_t>(segment.rows);
+  counters.generated_tokens += static_cast<uint64_t>(plan.sampled);
 }
 
 void Engine::Impl::publish_metrics() {

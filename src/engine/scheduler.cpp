@@ -127,6 +127,7 @@ void Scheduler::add_segment(Request& request, RowRole role, int64_t rows) {
 }
 
 void Scheduler::accept(const BatchPlan& plan, std::span<const SampledToken> sampled, std::vector<TokenEvent>& events) {
+  events.reserve(events.size() + plan.segments.size() + plan.save.size());
   for (const PageSave& save : plan.save) {
     if (save.request->failure.empty()) continue;
     TokenEvent event;
