@@ -181,3 +181,47 @@ def test_test_script_refuses_unknown_options(machine):
     result = machine.run(str(ROOT / "scripts/test"), "--fast")
     assert result.returncode == 2 and "unknown option '--fast'" in result.stderr and "usage: scripts/test" in result.stderr
     assert machine.run(str(ROOT / "scripts/test"), "--fuzz", "soon").returncode == 2
+
+
+PASSING = '<testsuite><testcase name="t" status="run"/></testsuite>'
+FAILING = '<testsuite><testcase name="t" status="run"/><testcase name="u" status="fail"/></testsuite>'
+
+
+def run_test_script(machine, tmp_path, *arguments, ctest=PASSING, cmake="exit 0"):
+    """scripts/test in a copy of the tree where cmake and ctest are fakes and everything is installed."""
+    tree = tmp_path / "tree"
+    for file in ("scripts/setup", "scripts/test", "tests/support/summarize.py", "tests/requirements.txt"):
+        (tree / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tree / file)
+    venv = tree / "build/.venv"
+    (venv / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/requirements.txt", venv / "installed-requirements.txt")
+    (venv / "bin/python").symlink_to(sys.executable)
+    (tree / "scripts/get-model").write_text("#!/bin/sh\nexit 2\n")
+    (tree / "scripts/get-model").chmod(0o755)
+    machine.fake("dpkg-query", 'shift 2; for p in "$@"; do echo "$p installed"; done')
+    machine.fake("apt-get", "exit 1")
+    machine.fake("cmake", cmake)
+    machine.fake("ctest", f"while [ \"$1\" != --output-junit ]; do shift; done; echo '{ctest}' > \"$2\"; exit 8")
+    return machine.run(str(tree / "scripts/test"), *arguments)
+
+
+def test_test_script_counts_dev_and_release(machine, tmp_path):
+    result = run_test_script(machine, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+    assert "--target halfbyte hb_release_tests" in machine.calls()
+
+
+def test_test_script_fails_with_a_failed_test(machine, tmp_path):
+    result = run_test_script(machine, tmp_path, "--label", "unit", ctest=FAILING)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
+    assert "-L unit" in machine.calls() and "hb_release_tests" not in machine.calls()
+
+
+def test_test_script_fails_with_a_broken_build(machine, tmp_path):
+    result = run_test_script(machine, tmp_path, "--asan", cmake='[ "$1" != --build ]')
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-2:] == ["  build of the preset 'asan'", "0 passed, 1 failed, 0 skipped"]
+    assert "ctest" not in machine.calls()
