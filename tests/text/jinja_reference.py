@@ -3,6 +3,7 @@ the immutable sandbox, loop controls, generation blocks, and its own tojson."""
 
 import copy
 import datetime
+import functools
 import json
 
 import jinja2
@@ -22,6 +23,7 @@ class Generation(jinja2.ext.Extension):
         return caller()
 
 
+@functools.lru_cache(maxsize=None)
 def environment(now=None):
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])

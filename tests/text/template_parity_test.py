@@ -21,7 +21,7 @@ from template_generator import Generator  # noqa: E402
 warnings.filterwarnings("ignore", category=SyntaxWarning)
 DRIVER = os.path.join(os.environ.get("HALFBYTE_BIN", "build/dev/bin"), "render_template")
 NOW = make_template_golden.NOW
-RANDOM_TEMPLATES = 3000
+RANDOM_TEMPLATES = 1000
 
 # What Halfbyte refuses and jinja2 does not: it says so in these words. A slice of a constant that has none ("1[2:]") is
 # undefined in jinja2, which folds constants, but a failure for a variable.
