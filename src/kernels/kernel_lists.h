@@ -19,6 +19,9 @@ namespace cpu {
 std::span<const LinearKernel> linear_nvfp4_avx2();
 std::span<const LinearKernel> linear_mxfp4_avx2();
 std::span<const LinearKernel> linear_bf16_avx2();
+std::span<const LinearKernel> linear_nvfp4_avx512();
+std::span<const LinearKernel> linear_mxfp4_avx512();
+std::span<const LinearKernel> linear_bf16_avx512();
 const VectorKernels& vector_kernels_avx2();
 }  // namespace cpu
 #endif

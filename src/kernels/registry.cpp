@@ -63,6 +63,9 @@ std::vector<LinearKernel> collect() {
     cpu::linear_nvfp4_avx2(),
     cpu::linear_mxfp4_avx2(),
     cpu::linear_bf16_avx2(),
+    cpu::linear_nvfp4_avx512(),
+    cpu::linear_mxfp4_avx512(),
+    cpu::linear_bf16_avx512(),
 #endif
   };
   for (const std::span<const LinearKernel> list : lists) {

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <span>
 
 namespace halfbyte {
@@ -14,19 +12,10 @@ class Buffer {
  public:
   Buffer() = default;
 
-  // Owned, zero-filled, 64-byte aligned. Throws std::bad_alloc: check sizes before (see io and model).
-  static Buffer allocate(size_t bytes) {
-    const size_t rounded =
-        (bytes + 63) / 64 * 64 + 64;  // one line of slack: kernels may read a whole vector at the end
-    void* p = std::aligned_alloc(64, rounded);
-    if (p == nullptr) throw std::bad_alloc();
-    __builtin_memset(p, 0, rounded);
-    Buffer b;
-    b.owner_ = std::shared_ptr<void>(p, std::free);
-    b.data_ = static_cast<std::byte*>(p);
-    b.size_ = bytes;
-    return b;
-  }
+  // Owned, zero-filled, 64-byte aligned, with 64 more readable bytes behind the end: kernels may read a whole vector
+  // there. Large ones lie on large pages where the system has them, and their pages belong to the thread that first
+  // writes them. Throws std::bad_alloc: check sizes before (see io and model).
+  static Buffer allocate(size_t bytes);
 
   // A view of bytes that `owner` keeps alive. Never written through.
   static Buffer borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {

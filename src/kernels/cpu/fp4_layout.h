@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 // Only functions that are always inlined may be called from files compiled for one instruction set: any other inline
 // function could be the copy that the linker keeps for all machines.
@@ -34,6 +35,21 @@ namespace halfbyte::cpu {
 
 inline constexpr int64_t kTileRows = 16;
 inline constexpr int64_t kGroupBlocks = 8;
+
+// body(0), ..., body(7) with the index as a compile-time constant: a loop that is unrolled for certain, so that its
+// arrays become registers. `body` is a lambda marked HB_INLINE_LAMBDA.
+#define HB_INLINE_LAMBDA __attribute__((always_inline))
+template <class Body>
+HB_ALWAYS_INLINE void for_each_of_group(Body&& body) {
+  body(std::integral_constant<int64_t, 0>{});
+  body(std::integral_constant<int64_t, 1>{});
+  body(std::integral_constant<int64_t, 2>{});
+  body(std::integral_constant<int64_t, 3>{});
+  body(std::integral_constant<int64_t, 4>{});
+  body(std::integral_constant<int64_t, 5>{});
+  body(std::integral_constant<int64_t, 6>{});
+  body(std::integral_constant<int64_t, 7>{});
+}
 
 // 2w + 12 of the 16 E2M1 codes.
 inline constexpr uint8_t kDoubledPlus12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};

@@ -39,7 +39,7 @@ struct Decoder {
 // A load that stays one instruction: compilers otherwise fold it into its first use and load again for the second.
 HB_ALWAYS_INLINE __m256i load(const uint8_t* p) {
   __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  asm("" : "+x"(v));
+  asm volatile("" : "+x"(v));
   return v;
 }
 
@@ -54,10 +54,19 @@ struct Weights {
   __m256i quad[4];
 };
 
-// codes: a 16-k part of a block, at the first or second 8 rows: vectors 64 bytes apart.
+// The codes of a 16-k part of a block, at the first or second 8 rows: two vectors 64 bytes apart.
+struct Codes {
+  __m256i a, b;
+};
+HB_ALWAYS_INLINE Codes load_codes(const uint8_t* p) {
+  return {load(p), load(p + 64)};
+}
+
+HB_ALWAYS_INLINE Weights decode(const Decoder& decoder, const Codes& codes) {
+  return {{decoder.low(codes.a), decoder.high(codes.a), decoder.low(codes.b), decoder.high(codes.b)}};
+}
 HB_ALWAYS_INLINE Weights decode(const Decoder& decoder, const uint8_t* codes) {
-  const __m256i a = load(codes), b = load(codes + 64);
-  return {{decoder.low(a), decoder.high(a), decoder.low(b), decoder.high(b)}};
+  return decode(decoder, load_codes(codes));
 }
 
 // Sums of one piece over 16 k: eight int16 pairs, row by row (even and odd halves of a 32-bit lane).
@@ -127,18 +136,17 @@ struct LinearFp4 {
   using Row = IntRow<L, kPieces>;
   static constexpr int64_t kParts = L::kBlock / 16;  // 16-k parts of a block
 
-  // Integer sums of one block for 8 rows.
-  static HB_ALWAYS_INLINE __m256i block_dot(const Decoder& decoder, const uint8_t* codes, const int8_t* x) {
-    __m256i sum = dot16<kPieces>(decode(decoder, codes), x);
-    if constexpr (kParts == 2) {
-      sum = _mm256_add_epi32(sum, dot16<kPieces>(decode(decoder, codes + 128), x + 16 * kPieces));
-    }
-    return sum;
+  // The sums of a block's parts, for one half of the rows.
+  static HB_ALWAYS_INLINE __m256i block_sum(const __m256i (&parts)[kParts][2], int64_t half) {
+    if constexpr (kParts == 1)
+      return parts[0][half];
+    else
+      return _mm256_add_epi32(parts[0][half], parts[1][half]);
   }
 
   static HB_ALWAYS_INLINE void prefetch_group(const uint8_t* group, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(group + kPrefetchBytes + i), _MM_HINT_T0);
+      asm volatile("prefetcht0 %0" : : "m"(group[kPrefetchBytes + i]));
     }
   }
 
@@ -148,25 +156,35 @@ struct LinearFp4 {
                                                int64_t first, int64_t last_count, __m256 (&acc)[2]) {
     const int64_t count = kCount != 0 ? kCount : last_count;
     const uint8_t* scales = group + count * Tiles::kBlockCodes;
-    alignas(32) __m256i sums[8][2];
+    alignas(32) __m256i sums[8][kParts][2];
     __m256 t0[8], t1[8];
-    for (int64_t i = 0; i < count; ++i) {
+    Codes next = load_codes(group);
+    for_each_of_group([&](auto i) HB_INLINE_LAMBDA {
+      if (i >= count) return;
       prefetch_group(group, i * Tiles::kBlockBytes / 64 * 64, (i + 1) * Tiles::kBlockBytes / 64 * 64);
       const uint8_t* codes = group + i * Tiles::kBlockCodes;
       const int8_t* pieces = x.pieces + (first + i) * L::kBlock * kPieces;
-      sums[i][0] = block_dot(decoder, codes, pieces);
-      sums[i][1] = block_dot(decoder, codes + 32, pieces);
-    }
+      for (int64_t part = 0; part < kParts; ++part, codes += 128, pieces += 16 * kPieces) {
+        Codes now = next;
+        next = load_codes(codes + 32);
+        sums[i][part][0] = dot16<kPieces>(decode(decoder, now), pieces);
+        now = next;
+        next = load_codes(codes + 128);  // the last of a group reads its scales, and a line more: see Buffer
+        sums[i][part][1] = dot16<kPieces>(decode(decoder, now), pieces);
+      }
+    });
     settle(sums);
-    for (int64_t i = 0; i < kGroupBlocks; ++i) {
+    for_each_of_group([&](auto i) HB_INLINE_LAMBDA {
       if (i >= count) {
         t0[i] = t1[i] = _mm256_setzero_ps();
-        continue;
+        return;
       }
       const uint8_t* s = scales + i * kTileRows;
-      t0[i] = block_term<L, kPieces>(sums[i][0], block_scales<L>(s), x.correction[first + i], x.scale[first + i]);
-      t1[i] = block_term<L, kPieces>(sums[i][1], block_scales<L>(s + 8), x.correction[first + i], x.scale[first + i]);
-    }
+      t0[i] = block_term<L, kPieces>(block_sum(sums[i], 0), block_scales<L>(s), x.correction[first + i],
+                                     x.scale[first + i]);
+      t1[i] = block_term<L, kPieces>(block_sum(sums[i], 1), block_scales<L>(s + 8), x.correction[first + i],
+                                     x.scale[first + i]);
+    });
     acc[0] = _mm256_add_ps(acc[0], tree8(t0));
     acc[1] = _mm256_add_ps(acc[1], tree8(t1));
   }
@@ -176,7 +194,7 @@ struct LinearFp4 {
   static HB_ALWAYS_INLINE void group_tokens(const Decoder& decoder, const uint8_t* group, const Row* x, int64_t tokens,
                                             int64_t first, int64_t last_count, float (*acc)[16]) {
     const int64_t count = kCount != 0 ? kCount : last_count;
-    alignas(32) __m256i sums[kMaxTokens][8][2];
+    alignas(32) __m256i sums[kMaxTokens][8][kParts][2];
     alignas(32) __m256 sw[8][2];
     for (int64_t i = 0; i < count; ++i) {
       prefetch_group(group, i * Tiles::kBlockBytes / 64 * 64, (i + 1) * Tiles::kBlockBytes / 64 * 64);
@@ -188,9 +206,8 @@ struct LinearFp4 {
         const Weights w0 = decode(decoder, codes), w1 = decode(decoder, codes + 32);
         for (int64_t m = 0; m < tokens; ++m) {
           const int8_t* pieces = x[m].pieces + ((first + i) * kParts + part) * 16 * kPieces;
-          const __m256i d0 = dot16<kPieces>(w0, pieces), d1 = dot16<kPieces>(w1, pieces);
-          sums[m][i][0] = part == 0 ? d0 : _mm256_add_epi32(sums[m][i][0], d0);
-          sums[m][i][1] = part == 0 ? d1 : _mm256_add_epi32(sums[m][i][1], d1);
+          sums[m][i][part][0] = dot16<kPieces>(w0, pieces);
+          sums[m][i][part][1] = dot16<kPieces>(w1, pieces);
         }
       }
     }
@@ -198,11 +215,11 @@ struct LinearFp4 {
     for (int64_t m = 0; m < tokens; ++m) {
       for (int64_t half = 0; half < 2; ++half) {
         __m256 t[8];
-        for (int64_t i = 0; i < kGroupBlocks; ++i) {
-          t[i] = i < count ? block_term<L, kPieces>(sums[m][i][half], sw[i][half], x[m].correction[first + i],
-                                                    x[m].scale[first + i])
+        for_each_of_group([&](auto i) HB_INLINE_LAMBDA {
+          t[i] = i < count ? block_term<L, kPieces>(block_sum(sums[m][i], half), sw[i][half],
+                                                    x[m].correction[first + i], x[m].scale[first + i])
                            : _mm256_setzero_ps();
-        }
+        });
         float* a = acc[m] + 8 * half;
         _mm256_store_ps(a, _mm256_add_ps(_mm256_load_ps(a), tree8(t)));
       }
