@@ -17,7 +17,8 @@ const char* isa_name(Isa isa);  // "ref", "avx2", "avx512"
 // rows beside NVFP4 weights, MXFP4 and MXFP8 beside MXFP4 weights.
 enum class ActivationMode : uint8_t { kF32, kA16, kA8, kA4 };
 
-// Weights, activations and packed buffers begin at multiples of this many bytes.
+// Activations and packed weights begin at multiples of this many bytes, and as many bytes behind the end of packed weights
+// are readable; Buffer::allocate gives both.
 inline constexpr size_t kKernelAlign = 64;
 
 // One way to run y = x W^T (+ bias) for one weight format and activation mode. Functions are stateless and thread-safe.
