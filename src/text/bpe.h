@@ -26,6 +26,21 @@ struct BpeWork {
   uint64_t merged_pieces = 0;
 };
 
+// Merges that wait, the lowest rank first, then the leftmost. What is pushed while a sorted run is being taken goes to
+// a heap; when the run is used up, the heap is sorted into the next one. Most merges are thus taken from a sorted run,
+// in the order of memory: measured on 10 MB of one letter, half the time of a heap alone.
+class MergeQueue {
+ public:
+  void push(uint32_t rank, uint32_t at);
+  bool pop(uint32_t& rank, uint32_t& at);  // false when empty
+  void clear();
+
+ private:
+  std::vector<uint64_t> sorted_;  // rank << 32 | position
+  size_t next_ = 0;               // what is left of the run
+  std::vector<uint64_t> heap_;
+};
+
 // Working memory of one thread's encodings; kept between pieces.
 struct BpeScratch {
   struct Symbol {  // of a long piece
@@ -35,7 +50,7 @@ struct BpeScratch {
   };
   std::vector<int32_t> ids;
   std::vector<Symbol> symbols;
-  std::vector<uint64_t> queue;  // a heap of rank << 32 | position
+  MergeQueue queue;
   BpeWork work;
 };
 
@@ -54,7 +69,9 @@ class BpeModel {
   // The token with these bytes, as the vocabulary's byte-level alphabet spells them.
   std::optional<int32_t> find(std::string_view bytes) const;
   // The bytes that a token of the vocabulary stands for; empty for an id without one.
-  std::string_view token_bytes(int32_t id) const;
+  std::string_view token_bytes(int32_t id) const {
+    return id >= 0 && id < vocab_size() ? bytes_of(spans_[static_cast<size_t>(id)]) : std::string_view();
+  }
   int32_t vocab_size() const { return static_cast<int32_t>(spans_.size()); }  // largest id + 1
   size_t merge_count() const { return merged_.size(); }
   // Bytes without a token of their own.
@@ -65,9 +82,10 @@ class BpeModel {
     uint32_t begin = 0;
     uint32_t length = 0;
   };
-  struct Slot {  // of the hash table from bytes to ids
+  struct Slot {  // of the hash table from bytes to ids; with the span, to save a look into spans_
     uint32_t tag = 0;
     int32_t id = kNoToken;
+    Span span;
   };
   struct MergeSlot {  // of the hash table from pairs to ranks
     int32_t left = kNoToken;
@@ -78,11 +96,14 @@ class BpeModel {
   enum Reachable : uint8_t { kUnknown, kYes, kNo };
 
   BpeModel() = default;
+  std::optional<int32_t> find(std::string_view bytes, uint64_t hash) const;
+  std::string_view bytes_of(Span span) const { return {arena_.data() + span.begin, span.length}; }
   uint32_t rank_of(int32_t left, int32_t right, BpeWork& work) const;
   void merge(std::string_view piece, BpeScratch& scratch) const;  // into scratch.ids
   void first_ids(std::string_view piece, std::vector<int32_t>& ids) const;
-  void merge_short(BpeScratch& scratch) const;
+  void merge_short(std::string_view piece, BpeScratch& scratch) const;
   void merge_long(BpeScratch& scratch) const;
+  void fill_byte_ranks();
 
   uint64_t seed_ = 0;
   std::string arena_;                   // all tokens' bytes
@@ -91,6 +112,7 @@ class BpeModel {
   std::vector<MergeSlot> merge_slots_;  // a power of two
   std::vector<int32_t> merged_;         // by rank: the token that the merge makes
   std::array<int32_t, 256> byte_ids_{};
+  std::vector<uint32_t> byte_ranks_;                   // [256, 256]: of the merge of two bytes' tokens
   std::unique_ptr<std::atomic<uint8_t>[]> reachable_;  // by id
   int32_t unk_ = kNoToken;
   bool fuse_unk_ = false;
@@ -122,7 +144,16 @@ class BpeModel::Builder {
 
  private:
   Status seal();  // after the last token
+
+  struct MergeTexts {  // a merge as bytes_[begin, middle) and [middle, end)
+    size_t begin = 0, middle = 0, end = 0;
+    uint64_t left_hash = 0, right_hash = 0;
+    int32_t left = kNoToken, right = kNoToken;
+  };
+  Status flush_merges();
+  Status find_ids(MergeTexts& merge);
   void insert_merge(int32_t left, int32_t right, uint32_t rank);
+  void grow_merges(size_t count);
 
   enum class Kind : uint8_t { kEncodable, kPlain, kAdded };
   struct Pending {
@@ -135,7 +166,9 @@ class BpeModel::Builder {
   std::unique_ptr<BpeModel> model_;
   std::vector<Pending> pending_;
   bool sealed_ = false;
-  std::string bytes_;  // kept for its memory
+  std::vector<bool> encodable_;  // by id
+  std::vector<MergeTexts> batch_;
+  std::string bytes_;  // of the batch
 };
 
 // The byte-level alphabet of GPT-2: one printable character for each byte. Replaces `out` by the bytes that `text`

@@ -208,7 +208,10 @@ void Pretokenizer::add(std::unique_ptr<Splitter> stage) {
 
 std::string Pretokenizer::name() const {
   std::string all;
-  for (const auto& stage : stages_) all += (all.empty() ? "" : " + ") + stage->name();
+  for (const auto& stage : stages_) {
+    if (!all.empty()) all += " + ";
+    all += stage->name();
+  }
   return all.empty() ? "none" : all;
 }
 

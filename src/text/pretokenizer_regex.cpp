@@ -103,7 +103,8 @@ class PatternTranslator {
     return {};
   }
 
-  static constexpr const char* kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
+  // The superscripts and fractions of Latin-1 are a quirk of Oniguruma's table, measured.
+  static constexpr const char* kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
   std::string_view in_;
   size_t at_ = 0;
   int class_depth_ = 0;

@@ -130,7 +130,8 @@ void AddedTokenMatcher::split(std::string_view text, bool special_tokens, std::v
     // Up to `stripped` all is white space already, so that tokens made of white space cost no second look.
     if (rule.rstrip) stripped = end = space_end(text, std::max(end, stripped));
     if (done < begin) out.push_back({done, begin, -1});
-    out.push_back({begin, end, rule.id});
+    // Nothing may be left of a token whose text another one's rstrip took; that library drops it.
+    if (begin < end) out.push_back({begin, end, rule.id});
     done = end;
   }
   if (done < text.size()) out.push_back({done, text.size(), -1});

@@ -75,7 +75,8 @@ Result<const PreKind*> find_kind(const std::string& pre) {
   std::string known;
   for (const PreKind& kind : kPreKinds) {
     if (kind.name == name) return &kind;
-    known += (known.empty() ? "" : ", ") + std::string(kind.name);
+    if (!known.empty()) known += ", ";
+    known += kind.name;
   }
   return unsupported(fmt::format("tokenizer.ggml.pre is {}, supported are {}", quote(pre), known));
 }
