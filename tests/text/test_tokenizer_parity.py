@@ -108,6 +108,8 @@ def random_tokenizer(rng):
         merges = [m if isinstance(m, str) else " ".join(m) for m in merges]
     added = []
     contents = ["<a>", "<a>b", "ab", " ", "  ", "é", "e\u0301", "<a", "b-", "\n", "_", "A'"]
+    # Not both of two texts with one normal form: which of them the package finds changes from run to run (a hash map's order).
+    contents.remove(rng.choice(["é", "e\u0301"]))
     for content in rng.sample(contents, rng.randrange(5)):
         if content in vocab:
             continue
