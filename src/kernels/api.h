@@ -78,16 +78,6 @@ using AttentionFn = void (*)(const float* q, const KvView& kv, int64_t kv_head, 
                              float scale, float* scratch, float* out);
 int64_t attention_scratch_floats(int64_t group, int64_t head_dim);
 
-// What entropy and log-probabilities are made of (docs/numerics.md 4): m = max; z = sum e^(l-m), s = sum e^(l-m) (l-m).
-// logprob(t) = (l_t - max) - log z; entropy = log z - s/z (nats).
-struct LogitsStats {
-  float max = 0.0f;
-  int64_t argmax = 0;  // the lowest index of the maximum
-  double z = 0.0;
-  double s = 0.0;
-};
-using LogitsStatsFn = LogitsStats (*)(const float* logits, int64_t n);
-
 // BF16 rounding of n values, for the cache.
 using ToBf16Fn = void (*)(const float* x, int64_t n, uint16_t* out);
 
@@ -97,7 +87,6 @@ struct VectorKernels {
   RopeFn rope;
   SiluMulFn silu_mul;
   AttentionFn attention;
-  LogitsStatsFn logits_stats;
   ToBf16Fn to_bf16;
 };
 

@@ -1,5 +1,5 @@
-// Norm, rope, SiLU, logits statistics, BF16 rounding and attention of every instruction set: against the golden vectors
-// of the definition, and against the reference on odd sizes. All bit for bit.
+// Norm, rope, SiLU, BF16 rounding and attention of every instruction set: against the golden vectors of the definition,
+// and against the reference on odd sizes. All bit for bit.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -113,43 +113,6 @@ TEST_P(Vector, SiluMul) {
   ref().silu_mul(odd.data(), ones.data(), static_cast<int64_t>(odd.size()), a.data());
   fast().silu_mul(odd.data(), ones.data(), static_cast<int64_t>(odd.size()), b.data());
   EXPECT_TRUE(same(a, b));
-}
-
-void expect_equal(const LogitsStats& a, const LogitsStats& b) {
-  EXPECT_TRUE(a.max == b.max || (std::isnan(a.max) && std::isnan(b.max))) << a.max << " " << b.max;
-  EXPECT_EQ(a.argmax, b.argmax);
-  EXPECT_TRUE(std::bit_cast<uint64_t>(a.z) == std::bit_cast<uint64_t>(b.z) || (std::isnan(a.z) && std::isnan(b.z)))
-      << a.z << " " << b.z;
-  EXPECT_TRUE(std::bit_cast<uint64_t>(a.s) == std::bit_cast<uint64_t>(b.s) || (std::isnan(a.s) && std::isnan(b.s)))
-      << a.s << " " << b.s;
-}
-
-TEST_P(Vector, LogitsStats) {
-  const GoldenFile golden = open_golden("sampler");
-  const auto logits = golden.get<float>("entropy/logits");
-  const auto sizes = golden.get<int32_t>("entropy/sizes");
-  const auto max = golden.get<float>("entropy/max");
-  const auto z = golden.get<double>("entropy/Z"), s = golden.get<double>("entropy/S");
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const LogitsStats stats = fast().logits_stats(logits.data(), sizes[i]);
-    EXPECT_EQ(stats.max, max[i]);
-    EXPECT_EQ(std::bit_cast<uint64_t>(stats.z), std::bit_cast<uint64_t>(z[i])) << sizes[i];
-    EXPECT_EQ(std::bit_cast<uint64_t>(stats.s), std::bit_cast<uint64_t>(s[i])) << sizes[i];
-    EXPECT_EQ(logits[static_cast<size_t>(stats.argmax)], stats.max);
-    expect_equal(ref().logits_stats(logits.data(), sizes[i]), stats);
-  }
-  std::vector<float> hard = normal_values(5000, 6, 100.0f);
-  hard[17] = -kInf;
-  hard[4999] = -3e38f;
-  hard[100] = hard[4200] = 1000.0f;  // a tie: the lower index
-  expect_equal(ref().logits_stats(hard.data(), 5000), fast().logits_stats(hard.data(), 5000));
-  EXPECT_EQ(fast().logits_stats(hard.data(), 5000).argmax, 100);
-  EXPECT_TRUE(std::isfinite(fast().logits_stats(hard.data(), 5000).s));
-  hard[2000] = kNan;
-  expect_equal(ref().logits_stats(hard.data(), 5000), fast().logits_stats(hard.data(), 5000));
-  EXPECT_TRUE(std::isnan(fast().logits_stats(hard.data(), 5000).z));
-  const std::vector<float> all_nan(40, kNan);
-  expect_equal(ref().logits_stats(all_nan.data(), 40), fast().logits_stats(all_nan.data(), 40));
 }
 
 TEST_P(Vector, ToBf16) {

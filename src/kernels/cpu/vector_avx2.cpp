@@ -1,4 +1,4 @@
-// Norm, rope, SiLU, logits statistics and BF16 rounding on AVX2, bit-equal to ref/vector.cpp: a lane is a partial sum
+// Norm, rope, SiLU and BF16 rounding on AVX2, bit-equal to ref/vector.cpp: a lane is a partial sum
 // of the contract, or one element.
 #include <immintrin.h>
 
@@ -9,8 +9,6 @@
 
 namespace halfbyte::cpu {
 namespace {
-
-constexpr float kMinusInfinity = -__builtin_inff();
 
 void rmsnorm(const float* x, const float* weight, float eps, int64_t rows, int64_t k, float* y) {
   const int64_t whole = k / 8 * 8;
@@ -66,73 +64,6 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
   if (i < n) store_some(out + i, n - i, silu_times(load_some(gate + i, n - i, 0.0f), load_some(up + i, n - i, 0.0f)));
 }
 
-float maximum(const float* x, int64_t n) {
-  __m256 m = _mm256_set1_ps(kMinusInfinity);
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) m = _mm256_max_ps(_mm256_loadu_ps(x + i), m);  // a NaN leaves m as it is
-  if (i < n) m = _mm256_max_ps(load_some(x + i, n - i, kMinusInfinity), m);
-  alignas(32) float lanes[8];
-  _mm256_store_ps(lanes, m);
-  float best = lanes[0];
-  for (float v : lanes) best = v > best ? v : best;
-  return best;
-}
-
-// z and s of one chunk: 32 FP64 partial sums by index mod 32, in two halves of 16 so that they stay in registers.
-void chunk_sums(const float* x, int64_t n, float max, double (&z)[32], double (&s)[32]) {
-  const __m256 m = _mm256_set1_ps(max), lowest = _mm256_set1_ps(-88.0f);
-  for (int64_t half = 0; half < 2; ++half) {
-    __m256d zs[4], ss[4];
-    for (int i = 0; i < 4; ++i) zs[i] = ss[i] = _mm256_setzero_pd();
-    for (int64_t i = 16 * half; i < n; i += 32) {
-      for (int part = 0; part < 2; ++part) {
-        const int64_t at = i + 8 * part, left = n - at;
-        const __m256 v = left >= 8 ? _mm256_loadu_ps(x + at) : load_some(x + at, left > 0 ? left : 0, kMinusInfinity);
-        const __m256 d = _mm256_sub_ps(v, m);
-        const __m256 e = exp32(d);
-        // Below -87 e is 0; a -infinity must not make 0 * infinity. max_ps keeps a NaN that comes second.
-        const __m256 limited = _mm256_max_ps(lowest, d);
-        const __m256d e_low = _mm256_cvtps_pd(_mm256_castps256_ps128(e));
-        const __m256d e_high = _mm256_cvtps_pd(_mm256_extractf128_ps(e, 1));
-        const __m256d d_low = _mm256_cvtps_pd(_mm256_castps256_ps128(limited));
-        const __m256d d_high = _mm256_cvtps_pd(_mm256_extractf128_ps(limited, 1));
-        zs[2 * part] = _mm256_add_pd(zs[2 * part], e_low);
-        zs[2 * part + 1] = _mm256_add_pd(zs[2 * part + 1], e_high);
-        ss[2 * part] = _mm256_add_pd(ss[2 * part], _mm256_mul_pd(e_low, d_low));
-        ss[2 * part + 1] = _mm256_add_pd(ss[2 * part + 1], _mm256_mul_pd(e_high, d_high));
-      }
-    }
-    for (int i = 0; i < 4; ++i) {
-      _mm256_storeu_pd(z + 16 * half + 4 * i, zs[i]);
-      _mm256_storeu_pd(s + 16 * half + 4 * i, ss[i]);
-    }
-  }
-}
-
-double fold32(double (&lanes)[32]) {
-  for (int half = 16; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
-}
-
-LogitsStats logits_stats(const float* logits, int64_t n) {
-  LogitsStats stats;
-  stats.max = maximum(logits, n);
-  for (int64_t i = 0; i < n; ++i) {
-    if (logits[i] != stats.max) continue;
-    stats.argmax = i;
-    break;
-  }
-  for (int64_t chunk = 0; chunk < n; chunk += 4096) {
-    double z[32], s[32];
-    chunk_sums(logits + chunk, n - chunk < 4096 ? n - chunk : 4096, stats.max, z, s);
-    stats.z += fold32(z);
-    stats.s += fold32(s);
-  }
-  return stats;
-}
-
 void to_bf16(const float* x, int64_t n, uint16_t* out) {
   const auto codes = [](__m256 v) __attribute__((always_inline)) {
     return _mm256_srli_epi32(_mm256_castps_si256(round_to_bf16(v)), 16);
@@ -149,8 +80,7 @@ void to_bf16(const float* x, int64_t n, uint16_t* out) {
 }  // namespace
 
 const VectorKernels& vector_kernels_avx2() {
-  static constexpr VectorKernels kKernels = {Isa::kAvx2,      &rmsnorm,      &rope,   &silu_mul,
-                                             &attention_avx2, &logits_stats, &to_bf16};
+  static constexpr VectorKernels kKernels = {Isa::kAvx2, &rmsnorm, &rope, &silu_mul, &attention_avx2, &to_bf16};
   return kKernels;
 }
 

@@ -1,6 +1,5 @@
-// The reference of everything between the linears that works on one row: norm, rope, SiLU, logits statistics
-// (docs/numerics.md 4 and 6).
-#include <algorithm>
+// The reference of everything between the linears that works on one row: norm, rope, SiLU, BF16 rounding
+// (docs/numerics.md 6).
 #include <cmath>
 
 #include "base/exp32.h"
@@ -12,9 +11,8 @@ namespace halfbyte::ref {
 namespace {
 
 // lanes[i] += lanes[i + half], halving: the fold of the contract.
-template <class T, int kLanes>
-T fold(T (&lanes)[kLanes]) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
+float fold(float (&lanes)[8]) {
+  for (int half = 4; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
   return lanes[0];
@@ -49,29 +47,6 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
-LogitsStats logits_stats(const float* logits, int64_t n) {
-  LogitsStats stats;
-  stats.max = -INFINITY;  // a NaN is never the maximum; it makes z NaN
-  for (int64_t i = 0; i < n; ++i) {
-    if (logits[i] > stats.max) {
-      stats.max = logits[i];
-      stats.argmax = i;
-    }
-  }
-  for (int64_t chunk = 0; chunk < n; chunk += 4096) {
-    double z[32] = {}, s[32] = {};
-    for (int64_t i = chunk; i < std::min<int64_t>(chunk + 4096, n); ++i) {
-      const float d = logits[i] - stats.max;
-      const double e = exp32(d);
-      z[i % 32] += e;
-      s[i % 32] += e * static_cast<double>(d < -88.0f ? -88.0f : d);  // e is 0 there; -infinity must not make 0 * inf
-    }
-    stats.z += fold(z);
-    stats.s += fold(s);
-  }
-  return stats;
-}
-
 void to_bf16(const float* x, int64_t n, uint16_t* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = BF16::encode(x[i]);
 }
@@ -79,8 +54,7 @@ void to_bf16(const float* x, int64_t n, uint16_t* out) {
 }  // namespace
 
 const VectorKernels& vector_kernels() {
-  static constexpr VectorKernels kKernels = {Isa::kRef,  &rmsnorm,      &rope,   &silu_mul,
-                                             &attention, &logits_stats, &to_bf16};
+  static constexpr VectorKernels kKernels = {Isa::kRef, &rmsnorm, &rope, &silu_mul, &attention, &to_bf16};
   return kKernels;
 }
 
