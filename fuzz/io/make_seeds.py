@@ -119,7 +119,13 @@ def seeds_gguf():
     write(t, "blocks", gguf(model_keys("qwen3"), [embedding] + blocks))
     write(t, "rope", gguf(model_keys("llama") + [text("llama.rope.scaling.type", "yarn"), key("llama.rope.scaling.factor", 6, struct.pack("<f", 4))], [embedding]))
     write(t, "rope_freqs", gguf(model_keys("llama"), [embedding, ("rope_freqs.weight", [1], 0, struct.pack("<f", 8))]))
-    write(t, "unsupported_type", gguf(model_keys("llama"), [("x", [256], 12, bytes(144))]))
+    kinds = [(6, 32, 22), (7, 32, 24), (10, 256, 84), (11, 256, 110), (12, 256, 144), (13, 256, 176), (14, 256, 210), (20, 32, 18), (23, 256, 136), (39, 32, 17),
+             (40, 64, 36)]
+    write(t, "k_blocks", gguf(model_keys("qwen2"), [(f"blk.0.{part}.weight", [elements], kind, bytes(i % 251 for i in range(size)))
+                                                    for (kind, elements, size), part in zip(kinds, ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up",
+                                                                                                    "ffn_down", "attn_norm", "ffn_norm", "attn_q_norm", "attn_k_norm"))]))
+    write(t, "nvfp4_scale", gguf(model_keys("qwen2"), [("blk.0.ffn_up.weight", [64, 1], 40, bytes(range(36))), ("blk.0.ffn_up.scale", [1], 0, struct.pack("<f", .5))]))
+    write(t, "unsupported_type", gguf(model_keys("llama"), [("x", [256], 16, bytes(66))]))
     write(t, "alignment", gguf([u32("general.alignment", 8)], [embedding]))
     write(t, "many_tensors", b"GGUF" + struct.pack("<IQQ", 3, 2 ** 40, 1) + text("a", "b"))
 

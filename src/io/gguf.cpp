@@ -54,24 +54,24 @@ constexpr TensorTypeName kTensorTypes[] = {{0, "F32", DType::kF32},
                                            {1, "F16", DType::kF16},
                                            {2, "Q4_0", DType::kQ4_0},
                                            {3, "Q4_1", DType::kQ4_1},
-                                           {6, "Q5_0", {}},
-                                           {7, "Q5_1", {}},
+                                           {6, "Q5_0", DType::kQ5_0},
+                                           {7, "Q5_1", DType::kQ5_1},
                                            {8, "Q8_0", DType::kQ8_0},
                                            {9, "Q8_1", {}},
-                                           {10, "Q2_K", {}},
-                                           {11, "Q3_K", {}},
-                                           {12, "Q4_K", {}},
-                                           {13, "Q5_K", {}},
-                                           {14, "Q6_K", {}},
+                                           {10, "Q2_K", DType::kQ2K},
+                                           {11, "Q3_K", DType::kQ3K},
+                                           {12, "Q4_K", DType::kQ4K},
+                                           {13, "Q5_K", DType::kQ5K},
+                                           {14, "Q6_K", DType::kQ6K},
                                            {15, "Q8_K", {}},
                                            {16, "IQ2_XXS", {}},
                                            {17, "IQ2_XS", {}},
                                            {18, "IQ3_XXS", {}},
                                            {19, "IQ1_S", {}},
-                                           {20, "IQ4_NL", {}},
+                                           {20, "IQ4_NL", DType::kIQ4NL},
                                            {21, "IQ3_S", {}},
                                            {22, "IQ2_S", {}},
-                                           {23, "IQ4_XS", {}},
+                                           {23, "IQ4_XS", DType::kIQ4XS},
                                            {24, "I8", {}},
                                            {25, "I16", {}},
                                            {26, "I32", {}},
@@ -81,8 +81,8 @@ constexpr TensorTypeName kTensorTypes[] = {{0, "F32", DType::kF32},
                                            {30, "BF16", DType::kBF16},
                                            {34, "TQ1_0", {}},
                                            {35, "TQ2_0", {}},
-                                           {39, "MXFP4", {}},
-                                           {40, "NVFP4", {}}};
+                                           {39, "MXFP4", DType::kGgufMXFP4},
+                                           {40, "NVFP4", DType::kGgufNVFP4}};
 
 uint64_t little_endian(std::span<const std::byte> bytes) {
   uint64_t value = 0;
@@ -292,8 +292,8 @@ Status GgufParser::read_tensor_info() {
     return broken("has the unknown element type " + std::to_string(type) + std::string(kDamaged));
   if (!known->dtype) {
     return unsupported(out_.name_ + ": tensor " + quote(name) + " has element type " + known->name +
-                       ", which is not supported yet; supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0; use a BF16 or Q8_0 "
-                       "file of the model");
+                       ", which is not supported yet; supported: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, "
+                       "Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4; use a file of the model in one of these");
   }
   tensor.dtype = *known->dtype;
   const auto elements = tensor.shape.elements();

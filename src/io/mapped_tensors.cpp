@@ -66,7 +66,7 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
     return unsupported(error(tensor, "has shape " + tensor.shape.text() + ", expected rank 1 or 2").message());
   if (!can_dequantize(tensor.dtype)) {
     return unsupported(error(tensor, "has element type " + std::string(dtype_info(tensor.dtype).name) +
-                                         ", expected F32, F16, BF16, F8_E4M3, Q4_0, Q4_1 or Q8_0")
+                                         ", expected F32, F16, BF16, F8_E4M3 or a GGUF block type")
                            .message());
   }
   const int64_t total_rows = rank == 2 ? tensor.shape[0] : 1;

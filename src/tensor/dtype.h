@@ -23,9 +23,21 @@ enum class DType : uint8_t {
   kI32,
   kI64,
   kBool,
+  // GGUF's block types (io/gguf_blocks.h)
   kQ4_0,
   kQ4_1,
-  kQ8_0,  // GGUF
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIQ4NL,
+  kIQ4XS,
+  kGgufMXFP4,  // not the layout of MXFP4 tensors in Hugging Face folders, which are kU8
+  kGgufNVFP4,  // likewise
 };
 
 struct DTypeInfo {

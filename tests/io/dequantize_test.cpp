@@ -43,38 +43,9 @@ TEST(Dequantize, PlainTypes) {
   }
 }
 
-// Elements 0..15 in the low nibbles, 16..31 in the high ones.
-TEST(Dequantize, Q4_0) {
-  std::string block = f16(0x3800);  // 0.5
-  for (int i = 0; i < 16; ++i) block += static_cast<char>(i | (15 - i) << 4);
-  const auto out = row(DType::kQ4_0, block + block, 64);
-  for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(out[i], 0.5f * static_cast<float>(i - 8));
-    EXPECT_EQ(out[16 + i], 0.5f * static_cast<float>(7 - i));
-    EXPECT_EQ(out[32 + i], out[i]);
-  }
-}
-
-TEST(Dequantize, Q4_1) {
-  std::string block = f16(0x3800) + f16(0xC000);  // 0.5, -2
-  for (int i = 0; i < 16; ++i) block += static_cast<char>(i | (15 - i) << 4);
-  const auto out = row(DType::kQ4_1, block, 32);
-  for (int i = 0; i < 16; ++i) {
-    EXPECT_EQ(out[i], 0.5f * static_cast<float>(i) - 2.0f);
-    EXPECT_EQ(out[16 + i], 0.5f * static_cast<float>(15 - i) - 2.0f);
-  }
-}
-
-TEST(Dequantize, Q8_0) {
-  std::string block = f16(0xB800);  // -0.5
-  for (int i = 0; i < 32; ++i) block += static_cast<char>(i * 8 - 128);
-  const auto out = row(DType::kQ8_0, block, 32);
-  for (int i = 0; i < 32; ++i) EXPECT_EQ(out[i], -0.5f * static_cast<float>(i * 8 - 128));
-}
-
 TEST(Dequantize, KnowsWhatItReads) {
   for (const DType type :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0})
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kQ4_0, DType::kIQ4XS, DType::kGgufNVFP4})
     EXPECT_TRUE(can_dequantize(type));
   for (const DType type : {DType::kU8, DType::kI8, DType::kI32, DType::kI64, DType::kF64, DType::kBool, DType::kF8E5M2})
     EXPECT_FALSE(can_dequantize(type));

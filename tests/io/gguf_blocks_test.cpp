@@ -1,0 +1,90 @@
+// Every form of the GGUF block decoders against the values of the package gguf (make_gguf_block_goldens.py).
+#include "io/gguf_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "io/dequantize.h"
+#include "support/golden_file.h"
+
+namespace halfbyte {
+namespace {
+
+using testing::GoldenFile;
+
+constexpr DType kBlockTypes[] = {DType::kQ4_0,   DType::kQ4_1,  DType::kQ5_0,      DType::kQ5_1,     DType::kQ8_0,
+                                 DType::kQ2K,    DType::kQ3K,   DType::kQ4K,       DType::kQ5K,      DType::kQ6K,
+                                 DType::kIQ4NL,  DType::kIQ4XS, DType::kGgufMXFP4, DType::kGgufNVFP4};
+
+const GoldenFile& goldens() {
+  static const GoldenFile file(std::string(HALFBYTE_SOURCE_DIR) + "/tests/io/gguf_blocks.hbg");
+  return file;
+}
+
+class GgufBlocks : public ::testing::TestWithParam<DType> {};
+
+TEST_P(GgufBlocks, EveryFormEqualsTheGoldens) {
+  const DTypeInfo& info = dtype_info(GetParam());
+  const std::string name(info.name);
+  const auto blocks = goldens().get<uint8_t>(name + "/blocks");
+  const auto values = goldens().get<float>(name + "/values");
+  const size_t count = blocks.size() / info.block_bytes;
+  ASSERT_EQ(goldens().dims(name + "/blocks")[1], info.block_bytes);
+  ASSERT_EQ(values.size(), count * info.block);
+  // At an odd address: files align nothing.
+  std::vector<std::byte> storage(blocks.size() + 1);
+  std::memcpy(storage.data() + 1, blocks.data(), blocks.size());
+  for (const BlockDecoders* form : block_decoders_here()) {
+    std::vector<float> out(values.size(), 777.0f);
+    form->decoder(GetParam())(storage.data() + 1, count, out.data());
+    for (size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(out[i], values[i]) << form->name << " " << name << " block " << i / info.block << " element "
+                                   << i % info.block;
+    }
+  }
+  std::vector<float> row(values.size());
+  dequantize_row(GetParam(), std::span(storage).subspan(1), row);
+  EXPECT_EQ(row, values);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GgufBlocks, ::testing::ValuesIn(kBlockTypes),
+                         [](const auto& param) { return std::string(dtype_info(param.param).name); });
+
+TEST(GgufBlocks, FormsAreDistinctAndNamed) {
+  const auto forms = block_decoders_here();
+  EXPECT_STREQ(forms.front()->name, "baseline");
+  if (forms.size() == 2) {
+    EXPECT_STREQ(forms.back()->name, "avx2");
+    EXPECT_NE(forms[0]->decoder(DType::kQ4K), forms[1]->decoder(DType::kQ4K));
+  }
+  EXPECT_EQ(forms.front()->decoder(DType::kF16), nullptr);
+}
+
+// Infinite and NaN factors and NaN scales reach the values: loading refuses them there.
+TEST(GgufBlocks, NotFiniteIsKept) {
+  for (const BlockDecoders* form : block_decoders_here()) {
+    std::vector<float> out(64);
+    std::vector<std::byte> block(36, std::byte{0x11});
+    block[0] = std::byte{0x00};
+    block[1] = std::byte{0x7C};  // infinity
+    form->decoder(DType::kQ8_0)(block.data(), 1, out.data());
+    EXPECT_TRUE(std::isinf(out[0]));
+    block[1] = std::byte{0x7E};
+    form->decoder(DType::kQ8_0)(block.data(), 1, out.data());
+    EXPECT_TRUE(std::isnan(out[0]));
+    block[0] = std::byte{255};
+    form->decoder(DType::kGgufMXFP4)(block.data(), 1, out.data());
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[31]));
+    block[0] = std::byte{0x7F};
+    form->decoder(DType::kGgufNVFP4)(block.data(), 1, out.data());
+    EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[15]));
+    EXPECT_FALSE(std::isnan(out[16]));
+  }
+}
+
+}  // namespace
+}  // namespace halfbyte
