@@ -176,8 +176,7 @@ void q5_k(const std::byte* in, size_t blocks, float* out) {
       scale_and_min(in + 4, j, d, m, s0, t0);
       scale_and_min(in + 4, j + 1, d, m, s1, t1);
       const Bytes<32> q(in + 48 + 16 * j);
-      for (int i = 0; i < 32; ++i)
-        out[i] = s0 * static_cast<float>((q.at[i] & 15) | (high.at[i] >> j & 1) << 4) - t0;
+      for (int i = 0; i < 32; ++i) out[i] = s0 * static_cast<float>((q.at[i] & 15) | (high.at[i] >> j & 1) << 4) - t0;
       for (int i = 0; i < 32; ++i)
         out[i + 32] = s1 * static_cast<float>((q.at[i] >> 4) | (high.at[i] >> (j + 1) & 1) << 4) - t1;
     }
@@ -208,7 +207,8 @@ void q6_k(const std::byte* in, size_t blocks, float* out) {
 }
 
 constexpr float kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-constexpr float kE2m1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                             -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 // count bytes: their low nibbles are elements 0..count-1, the high ones the next count.
 void lookup(const float (&table)[16], const std::byte* in, int count, float scale, float* out) {

@@ -34,7 +34,7 @@ using DecodeBlocksFn = void (*)(const std::byte* in, size_t blocks, float* out);
 
 // gguf_blocks.cpp is compiled once an instruction set; a form is one of these tables.
 struct BlockDecoders {
-  const char* name;                     // "baseline", "avx2"
+  const char* name;                       // "baseline", "avx2"
   DecodeBlocksFn (*decoder)(DType type);  // null for types that are not GGUF blocks
 };
 

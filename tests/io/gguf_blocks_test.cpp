@@ -16,9 +16,9 @@ namespace {
 
 using testing::GoldenFile;
 
-constexpr DType kBlockTypes[] = {DType::kQ4_0,   DType::kQ4_1,  DType::kQ5_0,      DType::kQ5_1,     DType::kQ8_0,
-                                 DType::kQ2K,    DType::kQ3K,   DType::kQ4K,       DType::kQ5K,      DType::kQ6K,
-                                 DType::kIQ4NL,  DType::kIQ4XS, DType::kGgufMXFP4, DType::kGgufNVFP4};
+constexpr DType kBlockTypes[] = {DType::kQ4_0,  DType::kQ4_1,  DType::kQ5_0,      DType::kQ5_1,     DType::kQ8_0,
+                                 DType::kQ2K,   DType::kQ3K,   DType::kQ4K,       DType::kQ5K,      DType::kQ6K,
+                                 DType::kIQ4NL, DType::kIQ4XS, DType::kGgufMXFP4, DType::kGgufNVFP4};
 
 const GoldenFile& goldens() {
   static const GoldenFile file(std::string(HALFBYTE_SOURCE_DIR) + "/tests/io/gguf_blocks.hbg");
