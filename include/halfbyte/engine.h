@@ -40,6 +40,10 @@ struct ScoreResult {
 // Sees a linear's input rows (FP32, before quantisation) during score(): calibration. x is [rows, k].
 using ActivationTap = std::function<void(const std::string& linear, std::span<const float> x, int64_t rows, int64_t k)>;
 
+// Sees the raw logits [vocab] that step() draws a token from, before bias, penalties and temperature. `position`: number
+// of tokens before the drawn one.
+using LogitsTap = std::function<void(uint64_t request, int64_t position, std::span<const float> logits)>;
+
 struct EngineMetrics {
   int64_t running = 0, waiting = 0;
   int64_t context = 0;  // tokens a request may reach
@@ -48,7 +52,7 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
 };
 
-// submit, cancel and metrics are thread-safe; step, score and set_tap belong to one thread.
+// submit, cancel and metrics are thread-safe; step, score and the taps belong to one thread.
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const EngineOptions& options = {});
@@ -68,6 +72,7 @@ class Engine {
 
   Result<ScoreResult> score(std::span<const int32_t> tokens, const ScoreOptions& options = {});
   void set_tap(ActivationTap tap);
+  void set_logits_tap(LogitsTap tap);
 
   EngineMetrics metrics() const;
   const Model& model() const;

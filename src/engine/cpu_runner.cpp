@@ -43,10 +43,11 @@ class CpuRunner final : public Runner {
     logit_rows_.reserve(static_cast<size_t>(logit_rows(limits)));
   }
 
-  Result<std::span<const SampledToken>> step(const BatchPlan& plan) override {
+  Result<std::span<const SampledToken>> step(const BatchPlan& plan, const LogitsTap& tap) override {
     for (const PageSave& save : plan.save) save_pages(save);
     for (Request* request : plan.restore) restore_pages(*request);
     forward(plan);
+    if (tap) show_logits(tap);
     sample();
     return std::span<const SampledToken>(sampled_.data(), sampling_.size());
   }
@@ -111,6 +112,12 @@ class CpuRunner final : public Runner {
     }
     decoder_.forward(sequences_);
     if (!logit_rows_.empty()) decoder_.logits(logit_rows_, logits_);
+  }
+
+  void show_logits(const LogitsTap& tap) const {
+    for (size_t i = 0; i < sampling_.size(); ++i)
+      tap(sampling_[i]->id, sampling_[i]->length(),
+          std::span(logits_).subspan(i * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_)));
   }
 
   void sample() {

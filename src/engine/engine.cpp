@@ -39,6 +39,7 @@ struct Engine::Impl {
   BlockManager blocks;
   Scheduler scheduler;
   ActivationTap tap;
+  LogitsTap logits_tap;
   std::vector<std::unique_ptr<Request>> arrivals;
   std::vector<uint64_t> cancellations;
   EngineMetrics counters;
@@ -53,7 +54,7 @@ Result<std::vector<TokenEvent>> Engine::Impl::step() {
   take_inbox(events);
   const BatchPlan& plan = scheduler.next();
   if (!plan.empty()) {
-    HB_ASSIGN(const std::span<const SampledToken> tokens, runner->step(plan));
+    HB_ASSIGN(const std::span<const SampledToken> tokens, runner->step(plan, logits_tap));
     scheduler.accept(plan, tokens, events);
     count(plan);
   }
@@ -170,6 +171,9 @@ Result<ScoreResult> Engine::score(std::span<const int32_t> tokens, const ScoreOp
 
 void Engine::set_tap(ActivationTap tap) {
   impl_->tap = std::move(tap);
+}
+void Engine::set_logits_tap(LogitsTap tap) {
+  impl_->logits_tap = std::move(tap);
 }
 
 EngineMetrics Engine::metrics() const {

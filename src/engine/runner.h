@@ -30,8 +30,8 @@ class Runner {
   virtual ~Runner() = default;
 
   // Saves, restores, runs, samples. One token for each sampling segment of the plan, in order; valid until the next
-  // call. A request that fails alone gets its `failure` set, and its token means nothing.
-  virtual Result<std::span<const SampledToken>> step(const BatchPlan& plan) = 0;
+  // call. A request that fails alone gets its `failure` set, and its token means nothing. `tap` may be empty.
+  virtual Result<std::span<const SampledToken>> step(const BatchPlan& plan, const LogitsTap& tap) = 0;
 
   // Appends to `out` the scores of tokens[position + 1 .. position + rows + 1) given what stands before each of them.
   // Earlier positions of `tokens` have been run into `pages` already.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -17,9 +18,12 @@ namespace {
 using testing::tiny_config;
 using testing::tiny_model;
 
-// What a request gave. Entropy is a function of every logit, so equal bits there stand for equal logits.
+constexpr uint64_t kVocab = 131;
+
+// What a request gave.
 struct Trace {
   std::vector<int32_t> tokens;
+  std::vector<uint32_t> logits;  // the bits of [tokens, vocab], before sampling
   std::vector<float> entropies;
   std::vector<float> logprobs;  // drawn token and the 5 most likely, token by token
   bool operator==(const Trace&) const = default;
@@ -27,9 +31,10 @@ struct Trace {
 
 GenerateRequest request(uint64_t index) {
   GenerateRequest r;
-  const uint64_t length = 1 + philox_draw(3, 0, index) % (index % 4 == 3 ? 37 : 12);
+  // The first prompt is longer than 64, so that each chunk size below cuts it, or not, in its own way.
+  const uint64_t length = index == 0 ? 70 : 1 + philox_draw(3, 0, index) % (index % 4 == 3 ? 37 : 12);
   for (uint64_t i = 0; i < length; ++i)
-    r.prompt.push_back(static_cast<int32_t>(philox_draw(4, static_cast<uint32_t>(index), i) % 131));
+    r.prompt.push_back(static_cast<int32_t>(philox_draw(4, static_cast<uint32_t>(index), i) % kVocab));
   r.max_tokens = 4 + static_cast<int64_t>(index % 3);
   r.sampling.temperature = index % 4 == 0 ? 0.0f : 0.9f;
   r.sampling.top_p = index % 3 == 0 ? 0.9f : 1.0f;
@@ -46,6 +51,11 @@ std::vector<Trace> run(const std::shared_ptr<const Model>& model, const std::vec
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   std::map<uint64_t, size_t> index;
   std::vector<Trace> traces(requests.size());
+  (*engine)->set_logits_tap([&](uint64_t id, int64_t position, std::span<const float> logits) {
+    Trace& t = traces[index.at(id)];
+    EXPECT_EQ(position, static_cast<int64_t>(requests[index.at(id)].prompt.size() + t.tokens.size()));
+    for (const float l : logits) t.logits.push_back(std::bit_cast<uint32_t>(l));
+  });
   for (size_t i = 0; i < requests.size(); ++i) {
     const auto id = (*engine)->submit(requests[i]);
     EXPECT_TRUE(id.ok()) << id.status().message();
@@ -63,6 +73,7 @@ std::vector<Trace> run(const std::shared_ptr<const Model>& model, const std::vec
       for (const TokenLogprob& top : e.top) t.logprobs.push_back(top.logprob);
     }
   }
+  for (const Trace& t : traces) EXPECT_EQ(t.logits.size(), t.tokens.size() * kVocab);
   return traces;
 }
 
@@ -96,24 +107,29 @@ TEST_P(Invariance, CompanyChunksAndThreadsChangeNothing) {
   for (const Trace& t : expected) distinct.insert(t.tokens);
   ASSERT_GT(distinct.size(), 12u) << "the requests must differ for this test to mean anything";
 
-  struct Setting {
-    uint64_t requests;
-    int64_t chunk;
-    int threads;
-  };
-  for (const Setting s : {Setting{1, 1, 2}, Setting{2, 16, 2}, Setting{7, 1, 3}, Setting{7, 64, 1}, Setting{16, 16, 3},
-                          Setting{16, 512, 2}}) {
-    EngineOptions options;
-    options.kv_tokens = 16 * 64;
-    options.context = 64;
-    options.prefill_chunk = s.chunk;
-    options.threads = s.threads;
+  EngineOptions options;
+  options.kv_tokens = 16 * 96;
+  options.context = 96;
+  // Every mix; of the reference, which is slow, the corners.
+  const bool slow = GetParam().kernels == "ref";
+  const auto chunks = slow ? std::vector<int64_t>{1, 64} : std::vector<int64_t>{1, 16, 64, 512};
+  const auto thread_counts = slow ? std::vector<int>{1, 3} : std::vector<int>{1, 2, 3};
+  for (const uint64_t company : {1, 2, 7, 16}) {
     std::vector<GenerateRequest> requests;
-    for (uint64_t i = 0; i < s.requests; ++i) requests.push_back(request(i));
-    const std::vector<Trace> got = run(model, requests, options);
-    for (uint64_t i = 0; i < s.requests; ++i)
-      EXPECT_EQ(got[i], expected[i]) << "request " << i << " of " << s.requests << ", chunk " << s.chunk << ", "
-                                     << s.threads << " threads";
+    for (uint64_t i = 0; i < company; ++i) requests.push_back(request(i));
+    for (const int64_t chunk : chunks) {
+      for (const int threads : thread_counts) {
+        options.prefill_chunk = chunk;
+        options.threads = threads;
+        const std::vector<Trace> got = run(model, requests, options);
+        for (uint64_t i = 0; i < company; ++i) {
+          const std::string at = "request " + std::to_string(i) + " of " + std::to_string(company) + ", chunk " +
+                                 std::to_string(chunk) + ", " + std::to_string(threads) + " threads";
+          EXPECT_EQ(got[i].tokens, expected[i].tokens) << at;
+          EXPECT_TRUE(got[i] == expected[i]) << at << ": logits or log-probabilities differ";
+        }
+      }
+    }
   }
 }
 
@@ -155,7 +171,7 @@ TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
   EngineOptions options;
   options.threads = 2;
   GenerateRequest ask = request(5);
-  while (ask.prompt.size() < 70) ask.prompt.push_back(static_cast<int32_t>(ask.prompt.size() * 3 % 131));
+  while (ask.prompt.size() < 70) ask.prompt.push_back(static_cast<int32_t>(ask.prompt.size() * 3 % kVocab));
   ask.max_tokens = 12;
   ask.sampling = {};
   ask.sampling.entropy = true;
@@ -163,7 +179,9 @@ TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
   auto engine = Engine::create(model, options);
   ASSERT_TRUE(engine.ok());
   std::vector<int32_t> tokens = ask.prompt;
-  std::vector<float> logprobs, entropies;
+  std::vector<float> logprobs, entropies, logits;
+  (*engine)->set_logits_tap(
+      [&](uint64_t, int64_t, std::span<const float> row) { logits.insert(logits.end(), row.begin(), row.end()); });
   ASSERT_TRUE((*engine)->submit(ask).ok());
   while ((*engine)->busy()) {
     const auto events = (*engine)->step();
@@ -183,9 +201,10 @@ TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
     const auto score = (*scorer)->score(tokens, with_logits);
     ASSERT_TRUE(score.ok()) << score.status().message();
     ASSERT_EQ(score->logprobs.size(), tokens.size() - 1);
-    ASSERT_EQ(score->logits.size(), (tokens.size() - 1) * 131);
+    ASSERT_EQ(score->logits.size(), (tokens.size() - 1) * kVocab);
     if (first_logits.empty()) first_logits = score->logits;
     EXPECT_EQ(score->logits, first_logits) << "chunk " << chunk;
+    EXPECT_EQ(std::vector<float>(score->logits.end() - 12 * kVocab, score->logits.end()), logits) << "chunk " << chunk;
     const std::vector<float> tail(score->logprobs.end() - 12, score->logprobs.end());
     const std::vector<float> tail_entropies(score->entropies.end() - 12, score->entropies.end());
     EXPECT_EQ(tail, logprobs) << "chunk " << chunk;
@@ -203,7 +222,7 @@ TEST(LongSequences, ScoresDependOnNeitherChunksNorPages) {
   const auto model = Model::from_source(synthetic_source(config, "long"), load);
   ASSERT_TRUE(model.ok()) << model.status().message();
   std::vector<int32_t> tokens;
-  for (uint64_t i = 0; i < 600; ++i) tokens.push_back(static_cast<int32_t>(philox_draw(8, 0, i) % 131));
+  for (uint64_t i = 0; i < 600; ++i) tokens.push_back(static_cast<int32_t>(philox_draw(8, 0, i) % kVocab));
   std::vector<float> logprobs;
   for (const auto& [chunk, page] : {std::pair<int64_t, int64_t>{512, 32}, {100, 32}, {512, 4}, {255, 256}, {1, 64}}) {
     EngineOptions options;
