@@ -1,6 +1,7 @@
 // The tiny random models of the parity tests, made from their config.json by the rule that tiny_models.py states.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
