@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
+#include "bench_support.h"
 #include "kernels/read_bandwidth.h"
 #include "model/config.h"
 #include "model_options.h"
@@ -21,13 +22,13 @@ using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
   ModelOptions model;
-  std::string synthetic, prompt = "512", tokens = "64", batch = "1";
+  std::string synthetic, prompt = "512", tokens = "64", batch = "1", context = "16", svg;
   int repeat = 5, warmup = 1;
-  bool json = false;
+  bool json = false, roofline = false, stepped = false;
 };
 
 struct Sizes {
-  int64_t prompt = 0, tokens = 0, batch = 0;
+  int64_t prompt = 0, tokens = 0, batch = 0, context = 0;
 };
 
 struct Case {
@@ -35,22 +36,6 @@ struct Case {
   std::vector<double> rates;   // tokens per second of each sample
   double bytes_per_token = 0;  // weight bytes that must be read for a token
 };
-
-// Between samples, as numpy's default.
-double percentile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (values[high] - values[low]) * (at - static_cast<double>(low));
-}
-
-// Ids spread over the vocabulary by a fixed rule.
-std::vector<int32_t> made_up_prompt(int64_t tokens, int64_t vocab, int64_t salt) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < tokens; ++i) ids.push_back(static_cast<int32_t>((i * 7919 + salt * 104729 + 17) % vocab));
-  return ids;
-}
 
 class Bench {
  public:
@@ -62,7 +47,7 @@ class Bench {
     prompt_ = {fmt::format("prompt {}", sizes.prompt),
                {},
                static_cast<double>(s.decode_bytes_per_token) * chunks / static_cast<double>(sizes.prompt)};
-    decode_ = {fmt::format("decode batch {}", sizes.batch),
+    decode_ = {fmt::format("decode batch {} at {}", sizes.batch, sizes.context),
                {},
                static_cast<double>(s.decode_bytes_per_token) / static_cast<double>(sizes.batch)};
   }
@@ -97,9 +82,8 @@ class Bench {
 
   // Steps in which all sequences decode, each one sample; those that still read a prompt do not count.
   Status time_decode(int64_t number, bool keep) {
-    constexpr int64_t kShortPrompt = 16;
     for (int64_t b = 0; b < sizes_.batch; ++b) {
-      HB_TRY(submit(kShortPrompt, sizes_.tokens + 1, number * sizes_.batch + b).status());
+      HB_TRY(submit(sizes_.context, sizes_.tokens + 1, number * sizes_.batch + b).status());
     }
     bool all_decode = false;
     while (engine_.busy()) {
@@ -118,25 +102,6 @@ class Bench {
   Engine& engine_;
   Sizes sizes_;
   Case prompt_, decode_;
-};
-
-// The machine's read bandwidth, measured between the rounds: other programs come and go, so the best of the medians is the
-// machine's, and a share above 1 does not come from a moment in which the probe alone was disturbed.
-class ReadSpeed {
- public:
-  explicit ReadSpeed(ThreadPool& pool) : probe_(pool, kBufferBytes) {}
-
-  void measure() {
-    std::vector<double> samples;
-    for (int i = 0; i < 8; ++i) samples.push_back(static_cast<double>(kSampleBytes) / probe_.read(kSampleBytes) / 1e9);
-    gbps_ = std::max(gbps_, percentile(samples, 0.5));
-  }
-  double gbps() const { return gbps_; }
-
- private:
-  static constexpr size_t kBufferBytes = size_t{256} << 20, kSampleBytes = size_t{16} << 20;
-  ReadProbe probe_;
-  double gbps_ = 0;
 };
 
 Json case_json(const Case& c, double read_gbps) {
@@ -177,10 +142,11 @@ Result<Sizes> read_sizes(const BenchOptions& options) {
   HB_TRY(read_size(options.prompt, "--prompt-tokens", sizes.prompt));
   HB_TRY(read_size(options.tokens, "--tokens", sizes.tokens));
   HB_TRY(read_size(options.batch, "--batch", sizes.batch));
+  HB_TRY(read_size(options.context, "--context", sizes.context));
+  if (sizes.context < 1) return invalid_argument("--context is at least 1");
   if (sizes.prompt < 1 || sizes.tokens < 1) return invalid_argument("--prompt-tokens and --tokens are at least 1");
   if (sizes.batch < 1 || sizes.batch > 256)
     return invalid_argument(fmt::format("--batch is {}, expected 1 to 256", sizes.batch));
-  if (options.repeat < 1 || options.warmup < 0) return invalid_argument("--repeat is at least 1, --warmup at least 0");
   return sizes;
 }
 
@@ -200,27 +166,37 @@ Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
 }
 
 int run(const BenchOptions& options) {
+  const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
+  if (options.repeat < 1 || options.warmup < 0)
+    return fail(invalid_argument("--repeat is at least 1, --warmup at least 0"));
+  if (!options.svg.empty() && !options.roofline) return fail(invalid_argument("--svg goes with --roofline"));
+  if (options.roofline)
+    return run_roofline({options.model.kernels, threads, options.repeat, options.json, options.svg});
   const auto sizes = read_sizes(options);
   if (!sizes.ok()) return fail(sizes.status());
   const auto model = open_model(options);
   if (!model.ok()) return fail(model.status());
+  if (options.stepped) return run_stepped(*model, threads);
   ModelOptions engine_options = options.model;
   if (engine_options.ctx.empty()) {
-    const int64_t needed = std::max(sizes->prompt + 1, int64_t{16} + sizes->tokens + 1);
+    const int64_t needed = std::max(sizes->prompt + 1, sizes->context + sizes->tokens + 1);
     engine_options.ctx = fmt::format("{}", std::min(needed + 31, (*model)->config().context));
   }
   auto engine = make_engine(*model, engine_options, static_cast<int>(sizes->batch));
   if (!engine.ok()) return fail(engine.status());
 
-  const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
   ThreadPool pool(threads);
   ReadSpeed read(pool);
   Bench bench(**engine, *sizes);
   read.measure();
-  for (int i = 0; i < options.warmup + options.repeat; ++i) {
+  const int rounds = options.warmup + options.repeat;
+  ProgressBar bar("measuring, round");
+  for (int i = 0; i < rounds; ++i) {
+    bar.step(static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(rounds));
     if (const Status s = bench.round(i, /*keep=*/i >= options.warmup); !s.ok()) return fail(s);
     read.measure();
   }
+  bar.finish();
   const std::string text = options.json ? report_json(bench.cases(), read.gbps(), threads)
                                         : report_text(**model, bench.cases(), read.gbps(), threads);
   return write_out(text) ? kDone : fail("stdout cannot be written");
@@ -237,8 +213,14 @@ Command add_bench(CLI::App& app) {
   flags.option("--prompt-tokens", options->prompt, "Length of the prompt")->capture_default_str();
   flags.option("--tokens", options->tokens, "Tokens that each sequence decodes")->capture_default_str();
   flags.option("--batch", options->batch, "Sequences that decode together")->capture_default_str();
+  flags.option("--context", options->context, "Tokens that each has read before")->capture_default_str();
   flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
   flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
+  flags.flag("--roofline", options->roofline,
+             "No model: every linear kernel beside the memory bandwidth and its own peak");
+  flags.option("--svg", options->svg, "With --roofline: write a picture to this file");
+  flags.flag("--stepped", options->stepped,
+             "Measure when a line on stdin asks: 'prompt TOKENS', 'decode ROWS CONTEXT STEPS', 'read'");
   flags.flag("--json", options->json, "One JSON object instead of a table");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);

@@ -74,9 +74,20 @@ void ProgressBar::update(uint64_t done_bytes, uint64_t total_bytes) {
   const bool complete = total_bytes > 0 && done_bytes >= total_bytes;
   if (last_draw_ >= 0 && now - last_draw_ < kRedrawSeconds && !complete) return;
   last_draw_ = now;
+  // The last column stays free, or some terminals wrap.
+  draw(progress_line(label_, done_bytes, total_bytes, now, terminal_columns(stream_) - 1));
+}
+
+void ProgressBar::step(uint64_t done, uint64_t total) {
+  if (!enabled_) return;
+  std::string line = label_ + "  " + std::to_string(done) + " of " + std::to_string(total);
+  line.resize(std::min(line.size(), static_cast<size_t>(std::max(1, terminal_columns(stream_) - 1))));
+  draw(line);
+}
+
+void ProgressBar::draw(const std::string& line) {
   drawn_ = true;
-  // "\x1b[K" clears what a longer line left behind; the last column stays free, or some terminals wrap.
-  const std::string line = progress_line(label_, done_bytes, total_bytes, now, terminal_columns(stream_) - 1);
+  // "\x1b[K" clears what a longer line left behind.
   std::fprintf(stream_, "\r%s\x1b[K", line.c_str());
   std::fflush(stream_);
 }

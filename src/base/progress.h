@@ -28,10 +28,14 @@ class ProgressBar {
 
   // Redraws at most ten times a second.
   void update(uint64_t done_bytes, uint64_t total_bytes);
+  // Work that is counted: "measuring  3 of 5". Always redraws.
+  void step(uint64_t done, uint64_t total);
   // Clears the line. Later updates are ignored.
   void finish();
 
  private:
+  void draw(const std::string& line);
+
   std::string label_;
   std::FILE* stream_;
   bool enabled_;

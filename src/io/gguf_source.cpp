@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -82,6 +83,39 @@ Result<std::vector<float>> read_rope_freqs(const GgufFile& file, std::span<const
   return out;
 }
 
+using TensorsByName = std::map<std::string_view, const GgufTensor*>;
+
+// "blk.0.ffn_up.weight", ".weight", ".scale" -> "blk.0.ffn_up.scale"; nothing for another ending.
+std::optional<std::string> with_ending(std::string_view name, std::string_view from, std::string_view to) {
+  if (!name.ends_with(from)) return std::nullopt;
+  return std::string(name.substr(0, name.size() - from.size())) + std::string(to);
+}
+
+// The multiplier of an NVFP4 weight: one F32 in a tensor of its name with ".scale" in place of ".weight". 1 without one.
+Result<float> weight_scale(const GgufFile& file, std::span<const std::byte> bytes, const TensorsByName& by_name,
+                           const GgufTensor& weight) {
+  float scale = 1.0f;
+  const auto name = with_ending(weight.name, ".weight", ".scale");
+  const auto found = name && weight.dtype == DType::kGgufNVFP4 ? by_name.find(*name) : by_name.end();
+  if (found == by_name.end()) return scale;
+  const GgufTensor& tensor = *found->second;
+  if (tensor.dtype != DType::kF32 || tensor.shape.elements() != 1) {
+    return invalid_data(file.name() + ": tensor " + quote(tensor.name) + " is " + tensor.shape.text() + " " +
+                        std::string(dtype_info(tensor.dtype).name) + ", expected one F32");
+  }
+  dequantize_row(tensor.dtype, bytes.subspan(tensor.begin, tensor.bytes), std::span(&scale, 1));
+  if (scale > 0.0f && std::isfinite(scale)) return scale;
+  return invalid_data(file.name() + ": tensor " + quote(tensor.name) + " is " + std::to_string(scale) +
+                      ", expected a finite number above 0");
+}
+
+// Whether a tensor is such a multiplier.
+bool is_weight_scale(const TensorsByName& by_name, const GgufTensor& tensor) {
+  const auto weight = with_ending(tensor.name, ".scale", ".weight");
+  const auto found = weight ? by_name.find(*weight) : by_name.end();
+  return found != by_name.end() && found->second->dtype == DType::kGgufNVFP4;
+}
+
 Status check_whole(const GgufFile& file) {
   HB_ASSIGN(const auto parts, file.integer("split.count", 0, INT32_MAX));
   if (parts && *parts > 1) {
@@ -105,9 +139,12 @@ Result<GgufModel> open_gguf(const std::string& path) {
   HB_ASSIGN(model.config, gguf_config(file, std::move(rope_freqs)));
   HB_ASSIGN(model.generation, gguf_generation_config(file));
 
+  TensorsByName by_name;
+  for (const GgufTensor& tensor : file.tensors()) by_name.emplace(tensor.name, &tensor);
   std::vector<MappedTensor> tensors;
   for (const GgufTensor& tensor : file.tensors()) {
     if (tensor.name == kRopeFreqs) continue;  // part of the configuration
+    if (is_weight_scale(by_name, tensor)) continue;
     const auto name = hugging_face_name(tensor.name, model.config.num_layers);
     if (!name) {
       return unsupported(file.name() + ": tensor " + quote(tensor.name) + " is not part of a " +
@@ -117,6 +154,7 @@ Result<GgufModel> open_gguf(const std::string& path) {
     MappedTensor out;
     out.info = {*name, tensor.name, tensor.dtype, tensor.shape, tensor.bytes};
     out.begin = tensor.begin;
+    HB_ASSIGN(out.scale, weight_scale(file, bytes, by_name, tensor));
     out.interleaved_heads = interleaved_heads(*name, model.config);
     if (out.interleaved_heads > 0 && (tensor.shape.rank() == 0 || tensor.shape[0] % (2 * out.interleaved_heads) != 0)) {
       return invalid_data(file.name() + ": tensor " + quote(tensor.name) + ": has shape " + tensor.shape.text() +

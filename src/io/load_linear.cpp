@@ -166,11 +166,27 @@ struct ScaleScan {
   bool any_codes = false;  // some block has a non-zero code
 };
 
+// Whether a scale may be NaN or negative: every byte from 0x7F on, eight at a time.
+bool any_odd_scale(std::span<const std::byte> scales) {
+  constexpr uint64_t kHigh = 0x8080808080808080u, kOnes = 0x0101010101010101u;
+  uint64_t found = 0;
+  size_t i = 0;
+  for (; i + 8 <= scales.size(); i += 8) {
+    uint64_t word;
+    std::memcpy(&word, scales.data() + i, sizeof word);
+    found |= word | (word + kOnes);  // a carry comes only from a byte that is found itself
+  }
+  for (; i < scales.size(); ++i) found |= static_cast<uint8_t>(scales[i]) >= E4M3::kNaN ? kHigh : 0;
+  return (found & kHigh) != 0;
+}
+
 // Looks at every scale byte; NaN and negative ones are allowed only where all codes are zero.
 Result<ScaleScan> scan_scales(const TensorSource& source, const LinearFacts& facts, std::span<const std::byte> codes,
                               std::span<const std::byte> scales) {
   ScaleScan scan;
+  const bool look_at_each = any_odd_scale(scales);
   for (size_t i = 0; i < scales.size(); ++i) {
+    if (!look_at_each && scan.any_codes) break;
     const auto scale = static_cast<uint8_t>(scales[i]);
     const bool zero = is_zero_block(codes.data() + 8 * i);
     scan.any_codes = scan.any_codes || !zero;

@@ -29,7 +29,7 @@ MappedTensors::MappedTensors(std::string description, std::string path,
   infos_.reserve(tensors.size());
   places_.reserve(tensors.size());
   for (MappedTensor& tensor : tensors) {
-    places_.push_back({tensor.file, tensor.begin, tensor.interleaved_heads});
+    places_.push_back({tensor.file, tensor.begin, tensor.interleaved_heads, tensor.scale});
     infos_.push_back(std::move(tensor.info));
   }
 }
@@ -48,9 +48,9 @@ const MappedTensors::Place& MappedTensors::place(const TensorInfo& tensor) const
 
 Result<std::span<const std::byte>> MappedTensors::bytes(const TensorInfo& tensor) const {
   const Place& at = place(tensor);
-  if (at.interleaved_heads > 0) {
+  if (at.interleaved_heads > 0 || at.scale != 1.0f) {
     return internal_error(shown(base_name(files_[at.file]->path())) + ": tensor " + quote(tensor.file_name) +
-                          ": its rows are stored in another order; use read_rows");
+                          ": its rows are stored in another order or with a scale; use read_rows");
   }
   return files_[at.file]->bytes().subspan(at.begin, tensor.bytes);
 }
@@ -91,6 +91,8 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
     dequantize_row(tensor.dtype, data.subspan(static_cast<size_t>(row) * row_bytes, row_bytes),
                    out.subspan(static_cast<size_t>(i) * columns, columns));
   }
+  if (at.scale != 1.0f)
+    for (float& value : out) value *= at.scale;
   return {};
 }
 

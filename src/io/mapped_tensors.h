@@ -20,6 +20,7 @@ struct MappedTensor {
   // > 0: the rows of each of this many heads are stored interleaved, as GGUF keeps the q and k of the llama
   // architecture: row (head, half, j) of the Hugging Face form is stored as row (head, j, half), half in {0, 1}.
   int64_t interleaved_heads = 0;
+  float scale = 1.0f;  // every stored value times this: GGUF's ".scale" beside an NVFP4 weight
 };
 
 class MappedTensors final : public TensorSource {
@@ -42,6 +43,7 @@ class MappedTensors final : public TensorSource {
     uint32_t file;
     uint64_t begin;
     int64_t interleaved_heads;
+    float scale;
   };
   const Place& place(const TensorInfo& tensor) const;
 

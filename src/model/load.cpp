@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <functional>
 
 #include "base/memory_info.h"
@@ -68,11 +69,27 @@ class Loader {
     out.vocab = plan_.config.vocab;
     out.hidden = plan_.config.hidden;
     const WeightSource rows = plain_source(*plan_.embedding, out.vocab, out.hidden);
-    QuantizeOptions options;
-    options.format = out.kind == WeightKind::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
-    HB_ASSIGN(QuantLinear values, quantize_weight(rows, options, pool_));
-    out.rows = std::move(values.codes);
+    if (plan_.embedding_as_stored) {
+      HB_TRY(weight_amax(rows, pool_).status());  // refuses what is not finite
+      HB_ASSIGN(const auto bytes, tensors_.bytes(*plan_.embedding));
+      out.stored = plan_.embedding->dtype;
+      out.rows = Buffer::allocate(bytes.size());
+      copy(bytes, out.rows.mutable_bytes());
+    } else {
+      QuantizeOptions options;
+      options.format = out.kind == WeightKind::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16;
+      out.stored = out.kind == WeightKind::kF32 ? DType::kF32 : DType::kBF16;
+      HB_ASSIGN(QuantLinear values, quantize_weight(rows, options, pool_));
+      out.rows = std::move(values.codes);
+    }
     return advance(plan_.embedding->bytes);
+  }
+
+  void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
+    };
+    pool_.parallel_for(static_cast<int64_t>(from.size()), /*grain=*/4096, std::ref(body));
   }
 
   Status load_layer(const LayerTask& task, LayerWeights& out) {
@@ -142,27 +159,6 @@ class Loader {
             }};
   }
 
-  Result<QuantLinear> make_linear(const LinearTask& task, float amax) {
-    if (task.stored_as_planned) {
-      HB_ASSIGN(QuantLinear out, load_quant_linear(tensors_, source_.quant, task.module));
-      if (out.format == WeightFormat::kBF16) HB_TRY(check_bf16_finite(task, out));
-      return out;
-    }
-    HB_ASSIGN(const Stored stored, open(task));
-    QuantizeOptions options;
-    options.format = task.kernel->weights;
-    options.amax = amax;
-    HB_ASSIGN(QuantLinear out, quantize_weight(stored.rows, options, pool_));
-    if (task.facts.quant != ModuleQuant::kNone) {
-      out.bias = stored.quantised.bias;
-      out.input_scale = stored.quantised.input_scale;
-    } else if (task.facts.bias != nullptr) {
-      out.bias.resize(static_cast<size_t>(task.facts.n));
-      HB_TRY(tensors_.read_rows(*task.facts.bias, 0, 1, out.bias));
-    }
-    return out;
-  }
-
   // BF16 that is packed as stored passes no rounding that would notice.
   Status check_bf16_finite(const LinearTask& task, const QuantLinear& weight) {
     std::atomic<bool> damaged{false};
@@ -178,24 +174,52 @@ class Loader {
   }
 
   Status load_linear(const LinearTask& task, float amax, PackedLinear& out) {
-    HB_ASSIGN(QuantLinear weight, make_linear(task, amax));
-    if (!weight.pre_scale.empty())
-      return unsupported(task.module + ": a pre_quant_scale (AWQ), which is not supported yet, expected plain NVFP4");
-    if (task.facts.bias != nullptr) HB_TRY(check_finite(*task.facts.bias, weight.bias));
     constexpr std::string_view kPrefix = "model.";
     out.name = task.module.starts_with(kPrefix) ? task.module.substr(kPrefix.size()) : task.module;
     out.plan = task.plan;
     out.kernel = task.kernel;
-    out.n = weight.n;
-    out.k = weight.k;
-    out.tensor_scale = weight.tensor_scale;
-    out.activation_scale = activation_scale(task, weight);
-    out.bias = std::move(weight.bias);
+    out.n = task.facts.n;
+    out.k = task.facts.k;
     out.packed = Buffer::allocate(task.packed_bytes);
-    const auto pack = [&](int64_t begin, int64_t end, int) {
+    if (task.stored_as_planned) {
+      HB_ASSIGN(const QuantLinear weight, load_quant_linear(tensors_, source_.quant, task.module));
+      if (weight.format == WeightFormat::kBF16) HB_TRY(check_bf16_finite(task, weight));
+      HB_TRY(take_small_parts(task, weight, out));
+      out.tensor_scale = weight.tensor_scale;
+      const auto pack = [&](int64_t begin, int64_t end, int) {
+        out.kernel->pack(weight, begin, end, out.packed.mutable_as<std::byte>());
+      };
+      pool_.parallel_for(out.n, out.kernel->row_tile, std::ref(pack));
+    } else {
+      HB_ASSIGN(Stored stored, open(task));
+      if (task.facts.quant == ModuleQuant::kNone && task.facts.bias != nullptr) {
+        stored.quantised.bias.resize(static_cast<size_t>(out.n));
+        HB_TRY(tensors_.read_rows(*task.facts.bias, 0, 1, stored.quantised.bias));
+      }
+      HB_TRY(take_small_parts(task, stored.quantised, out));
+      HB_ASSIGN(out.tensor_scale, round_and_pack(stored.rows, amax, out));
+    }
+    return {};
+  }
+
+  // Rounds a run of rows and packs it while it is in the caches; returns the tensor scale.
+  Result<float> round_and_pack(const WeightSource& rows, float amax, PackedLinear& out) {
+    QuantizeOptions options;
+    options.format = out.kernel->weights;
+    options.amax = amax;
+    const auto pack = [&](const QuantLinear& weight, int64_t begin, int64_t end) {
       out.kernel->pack(weight, begin, end, out.packed.mutable_as<std::byte>());
     };
-    pool_.parallel_for(out.n, out.kernel->row_tile, std::ref(pack));
+    return quantize_weight_runs(rows, options, out.kernel->row_tile, pool_, std::ref(pack));
+  }
+
+  // What comes from the checkpoint beside the weight itself.
+  Status take_small_parts(const LinearTask& task, const QuantLinear& stored, PackedLinear& out) {
+    if (!stored.pre_scale.empty())
+      return unsupported(task.module + ": a pre_quant_scale (AWQ), which is not supported yet, expected plain NVFP4");
+    if (task.facts.bias != nullptr) HB_TRY(check_finite(*task.facts.bias, stored.bias));
+    out.activation_scale = activation_scale(task, stored);
+    out.bias = stored.bias;
     return {};
   }
 

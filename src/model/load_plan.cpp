@@ -99,7 +99,10 @@ class Planner {
     use(t);
     out_.embedding = t;
     const uint64_t elements = static_cast<uint64_t>(c.vocab) * static_cast<uint64_t>(c.hidden);
-    out_.footprint.embedding = elements * (out_.plan.embedding == WeightKind::kF32 ? 4 : 2);
+    const uint64_t rounded_bytes = elements * (out_.plan.embedding == WeightKind::kF32 ? 4 : 2);
+    // Kept as it is stored where that takes no more memory and rounding a row when it is read gives the same numbers.
+    out_.embedding_as_stored = t->bytes <= rounded_bytes && tensors().bytes(*t).ok();
+    out_.footprint.embedding = out_.embedding_as_stored ? t->bytes : rounded_bytes;
     out_.parameters += static_cast<int64_t>(elements);
     return {};
   }
@@ -169,9 +172,11 @@ class Planner {
     task.stored_as_planned = stored_nvfp4 ? target == WeightFormat::kNVFP4
                                           : target == WeightFormat::kBF16 && facts.weight->dtype == DType::kBF16;
     task.packed_bytes = task.kernel->packed_bytes(facts.n, facts.k);
-    if (!task.stored_as_planned)
-      task.staging_bytes = static_cast<uint64_t>(facts.n) * static_cast<uint64_t>(code_bytes_per_row(target, facts.k) +
-                                                                                  scale_bytes_per_row(target, facts.k));
+    if (!task.stored_as_planned) {
+      const int64_t row = static_cast<int64_t>(sizeof(float)) * facts.k + code_bytes_per_row(target, facts.k) +
+                          scale_bytes_per_row(target, facts.k);
+      task.staging_bytes = static_cast<uint64_t>(task.kernel->row_tile * row);
+    }
     WeightFootprint& f = out_.footprint;
     f.linears += task.packed_bytes;
     if (is_head) f.head = task.packed_bytes;

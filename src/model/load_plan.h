@@ -23,7 +23,7 @@ struct LinearTask {
   const LinearKernel* kernel = nullptr;
   bool stored_as_planned = false;  // the source's bytes are packed as they are; else they are rounded anew
   uint64_t packed_bytes = 0;
-  uint64_t staging_bytes = 0;  // needed beside it while it is made
+  uint64_t staging_bytes = 0;  // that a thread needs beside it while it is made
 };
 
 struct LayerTask {
@@ -40,7 +40,7 @@ struct WeightFootprint {
   uint64_t head = 0;     // of which the head
   uint64_t embedding = 0;
   uint64_t small = 0;    // norms and biases
-  uint64_t staging = 0;  // most that is needed beside them while loading
+  uint64_t staging = 0;  // most that a thread needs beside them while loading
 
   uint64_t resident() const { return linears + embedding + small; }
   uint64_t peak() const { return resident() + staging; }
@@ -50,6 +50,7 @@ struct LoadPlan : ModelFacts {
   std::string config_file;  // for messages
   bool tied_head = false;   // the head is made from the embedding, because it says so or has none of its own
   const TensorInfo* embedding = nullptr;
+  bool embedding_as_stored = false;  // its rows are kept as the file has them
   const TensorInfo* final_norm = nullptr;
   std::vector<LayerTask> layers;
   LinearTask head;

@@ -1,10 +1,9 @@
 #include "halfbyte/model.h"
 
-#include <bit>
-#include <cstring>
-
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "formats/bf16.h"
+#include "io/dequantize.h"
 #include "io/model_source.h"
 #include "model/load.h"
 #include "model/model_build.h"
@@ -14,13 +13,11 @@
 namespace halfbyte {
 
 void EmbeddingWeights::read(int32_t token, float* out) const {
-  const int64_t first = token * hidden;
-  if (kind == WeightKind::kF32) {
-    std::memcpy(out, rows.as<float>() + first, static_cast<size_t>(hidden) * sizeof(float));
-    return;
-  }
-  const uint16_t* row = rows.as<uint16_t>() + first;
-  for (int64_t i = 0; i < hidden; ++i) out[i] = std::bit_cast<float>(uint32_t{row[i]} << 16);
+  const std::span values(out, static_cast<size_t>(hidden));
+  const uint64_t row_bytes = rows.size() / static_cast<uint64_t>(vocab);
+  dequantize_row(stored, rows.bytes().subspan(static_cast<uint64_t>(token) * row_bytes, row_bytes), values);
+  if (kind == WeightKind::kBF16 && stored != DType::kBF16)
+    for (float& v : values) v = BF16::round(v);
 }
 
 Model::Model() : impl_(std::make_unique<Impl>()) {}

@@ -8,6 +8,7 @@
 #include "halfbyte/plan.h"
 #include "kernels/api.h"
 #include "tensor/buffer.h"
+#include "tensor/dtype.h"
 
 namespace halfbyte {
 
@@ -39,12 +40,14 @@ struct LayerWeights {
   PackedLinear down;                  // [hidden, intermediate]
 };
 
-// The embedding's rows, BF16 or FP32.
+// The embedding's rows: as the file stores them when that is no larger than BF16, so that loading copies and a token
+// decodes one row; else BF16 or FP32.
 struct EmbeddingWeights {
-  WeightKind kind = WeightKind::kBF16;
+  WeightKind kind = WeightKind::kBF16;  // what a row is rounded to
+  DType stored = DType::kBF16;
   int64_t vocab = 0;
   int64_t hidden = 0;
-  Buffer rows;  // [vocab, hidden]
+  Buffer rows;  // [vocab] rows of `hidden` elements of type `stored`
 
   void read(int32_t token, float* out) const;  // out: [hidden]
 };

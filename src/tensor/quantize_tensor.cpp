@@ -1,7 +1,6 @@
 #include "tensor/quantize_tensor.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -9,14 +8,15 @@
 #include "base/checked.h"
 #include "formats/bf16.h"
 #include "formats/nvfp4.h"
+#include "tensor/round_rows.h"
 
 namespace halfbyte {
 namespace {
 
-// Rows read at a time by one thread: about 256 KiB of FP32, so that a row is still in the second-level cache when it is
-// rounded.
-int64_t rows_at_a_time(int64_t k) {
-  return std::max<int64_t>(1, 65536 / std::max<int64_t>(1, k));
+// Rows read at a time by one thread, a multiple of `grain`: about 128 KiB of FP32, so that a row is still in the
+// second-level cache when it is rounded.
+int64_t rows_at_a_time(int64_t k, int64_t grain) {
+  return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, k) / grain) * grain;
 }
 
 // Keeps the first failure of a parallel loop, by row, so that the message does not depend on timing.
@@ -37,16 +37,13 @@ class FirstFailure {
   Status status_;
 };
 
-// The largest magnitude; NaN or infinity when there is one. Compared as integers, whose order is the same and whose
-// maximum compilers vectorise.
-float widest(std::span<const float> values) {
-  int32_t bits = 0;
-  for (const float value : values) bits = std::max(bits, std::bit_cast<int32_t>(value) & 0x7FFFFFFF);
-  return std::bit_cast<float>(bits);
+const RowRounders& rounders() {
+  static const RowRounders& fastest = *row_rounders_here().back();
+  return fastest;
 }
 
 Status check_finite(const WeightSource& source, int64_t first, int64_t rows, std::span<const float> values) {
-  if (is_finite(widest(values))) return {};
+  if (is_finite(rounders().widest(values.data(), rows * source.k))) return {};
   for (int64_t i = 0; i < rows * source.k; ++i) {
     if (is_finite(values[i])) continue;
     return invalid_data(source.name + ": " + (is_nan(values[i]) ? "a NaN" : "an infinity") + " at row " +
@@ -56,13 +53,15 @@ Status check_finite(const WeightSource& source, int64_t first, int64_t rows, std
   return {};
 }
 
-// Calls body(first, rows, values) on chunks of rows, in parallel; stops at failures.
+// Calls body(first, rows, values) on chunks of rows, in parallel; each begins at a multiple of `grain`. Stops at failures.
 template <class Body>
-Status for_each_chunk(const WeightSource& source, ThreadPool& pool, const Body& body) {
+Status for_each_chunk(const WeightSource& source, int64_t grain, ThreadPool& pool, const Body& body) {
   FirstFailure failure;
-  const int64_t chunk = rows_at_a_time(source.k);
-  pool.parallel_for(source.n, 1, [&](int64_t begin, int64_t end, int thread) {
-    std::vector<float> buffer(static_cast<size_t>(std::min(chunk, end - begin) * source.k));
+  const int64_t chunk = rows_at_a_time(source.k, grain);
+  std::vector<std::vector<float>> buffers(static_cast<size_t>(pool.threads()));
+  pool.parallel_for(source.n, grain, [&](int64_t begin, int64_t end, int thread) {
+    std::vector<float>& buffer = buffers[static_cast<size_t>(thread)];
+    buffer.resize(static_cast<size_t>(chunk * source.k));
     for (int64_t first = begin; first < end; first += chunk) {
       const int64_t rows = std::min(chunk, end - first);
       const std::span<float> values(buffer.data(), static_cast<size_t>(rows * source.k));
@@ -87,14 +86,50 @@ void quantize_one_row(const float* x, const QuantizeOptions& options, int64_t ro
   uint8_t* scales = out.block_scales.mutable_as<uint8_t>() + row * scale_bytes_per_row(out.format, out.k);
   switch (out.format) {
     case WeightFormat::kF32: std::memcpy(codes, x, static_cast<size_t>(out.k) * sizeof(float)); return;
-    case WeightFormat::kBF16: {
-      auto* values = out.codes.mutable_as<uint16_t>() + row * out.k;
-      for (int64_t i = 0; i < out.k; ++i) values[i] = BF16::encode(x[i]);
-      return;
-    }
-    case WeightFormat::kNVFP4: NVFP4::quantize_weight_row(x, out.k, out.tensor_scale, codes, scales); return;
-    case WeightFormat::kMXFP4: MXFP4::quantize_row(x, out.k, options.mxfp4_rule, codes, scales); return;
+    case WeightFormat::kBF16: rounders().bf16(x, out.k, out.codes.mutable_as<uint16_t>() + row * out.k); return;
+    case WeightFormat::kNVFP4: rounders().nvfp4_weight(x, out.k, out.tensor_scale, codes, scales); return;
+    case WeightFormat::kMXFP4: rounders().mxfp4(x, out.k, options.mxfp4_rule, codes, scales); return;
   }
+}
+
+// A weight of n rows without codes yet, its tensor scale known.
+Result<QuantLinear> begin_weight(const WeightSource& source, const QuantizeOptions& options, ThreadPool& pool) {
+  HB_TRY(check_shape(source));
+  QuantLinear out;
+  out.name = source.name;
+  out.format = options.format;
+  out.n = source.n;
+  out.k = source.k;
+  if (options.format == WeightFormat::kNVFP4) {
+    float amax = options.amax;
+    if (amax == 0.0f) {
+      HB_ASSIGN(amax, weight_amax(source, pool));
+    }
+    out.tensor_scale = NVFP4::tensor_scale(amax);
+  }
+  return out;
+}
+
+void allocate_rows(QuantLinear& w, int64_t rows) {
+  w.n = rows;
+  w.codes = Buffer::allocate(static_cast<size_t>(rows * code_bytes_per_row(w.format, w.k)));
+  w.block_scales = Buffer::allocate(static_cast<size_t>(rows * scale_bytes_per_row(w.format, w.k)));
+}
+
+// `run` seen as rows first, first + 1, ... of a weight of n rows: its buffers begin where row 0 would lie.
+QuantLinear placed_at(const QuantLinear& run, int64_t first, int64_t n) {
+  const auto placed = [&](const Buffer& buffer, int64_t row_bytes) {
+    const auto begin = reinterpret_cast<uintptr_t>(buffer.bytes().data()) - static_cast<uintptr_t>(first * row_bytes);
+    return Buffer::borrow({reinterpret_cast<const std::byte*>(begin), static_cast<size_t>(n * row_bytes)}, nullptr);
+  };
+  QuantLinear out;
+  out.format = run.format;
+  out.n = n;
+  out.k = run.k;
+  out.tensor_scale = run.tensor_scale;
+  out.codes = placed(run.codes, code_bytes_per_row(run.format, run.k));
+  out.block_scales = placed(run.block_scales, scale_bytes_per_row(run.format, run.k));
+  return out;
 }
 
 }  // namespace
@@ -109,33 +144,37 @@ WeightSource weight_source(std::string name, const float* w, int64_t n, int64_t 
 Result<float> weight_amax(const WeightSource& source, ThreadPool& pool) {
   HB_TRY(check_shape(source));
   std::vector<float> amax(static_cast<size_t>(pool.threads()), 0.0f);
-  HB_TRY(for_each_chunk(source, pool, [&](int64_t, int64_t, std::span<const float> values, int thread) {
+  HB_TRY(for_each_chunk(source, 1, pool, [&](int64_t, int64_t rows, std::span<const float> values, int thread) {
     float& mine = amax[static_cast<size_t>(thread)];
-    mine = std::max(mine, widest(values));
+    mine = std::max(mine, rounders().widest(values.data(), rows * source.k));
   }));
   return *std::max_element(amax.begin(), amax.end());
 }
 
 Result<QuantLinear> quantize_weight(const WeightSource& source, const QuantizeOptions& options, ThreadPool& pool) {
-  HB_TRY(check_shape(source));
-  QuantLinear out;
-  out.name = source.name;
-  out.format = options.format;
-  out.n = source.n;
-  out.k = source.k;
-  if (options.format == WeightFormat::kNVFP4) {
-    float amax = options.amax;
-    if (amax == 0.0f) {
-      HB_ASSIGN(amax, weight_amax(source, pool));
-    }
-    out.tensor_scale = NVFP4::tensor_scale(amax);
-  }
-  out.codes = Buffer::allocate(static_cast<size_t>(out.n * code_bytes_per_row(out.format, out.k)));
-  out.block_scales = Buffer::allocate(static_cast<size_t>(out.n * scale_bytes_per_row(out.format, out.k)));
-  HB_TRY(for_each_chunk(source, pool, [&](int64_t first, int64_t rows, std::span<const float> values, int) {
+  HB_ASSIGN(QuantLinear out, begin_weight(source, options, pool));
+  allocate_rows(out, source.n);
+  HB_TRY(for_each_chunk(source, 1, pool, [&](int64_t first, int64_t rows, std::span<const float> values, int) {
     for (int64_t r = 0; r < rows; ++r) quantize_one_row(values.data() + r * source.k, options, first + r, out);
   }));
   return out;
+}
+
+Result<float> quantize_weight_runs(const WeightSource& source, const QuantizeOptions& options, int64_t run_rows,
+                                   ThreadPool& pool, const TakeRows& take) {
+  HB_ASSIGN(const QuantLinear whole, begin_weight(source, options, pool));
+  std::vector<QuantLinear> runs(static_cast<size_t>(pool.threads()), whole);
+  const auto body = [&](int64_t first, int64_t rows, std::span<const float> values, int thread) {
+    QuantLinear& run = runs[static_cast<size_t>(thread)];
+    if (run.codes.empty()) allocate_rows(run, run_rows);
+    for (int64_t begin = 0; begin < rows; begin += run_rows) {
+      const int64_t count = std::min(run_rows, rows - begin);
+      for (int64_t r = 0; r < count; ++r) quantize_one_row(values.data() + (begin + r) * source.k, options, r, run);
+      take(placed_at(run, first + begin, source.n), first + begin, first + begin + count);
+    }
+  };
+  HB_TRY(for_each_chunk(source, run_rows, pool, body));
+  return whole.tensor_scale;
 }
 
 void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out) {

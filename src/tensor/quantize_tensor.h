@@ -34,6 +34,7 @@ struct QuantizeOptions {
   // NVFP4: the amax that the tensor scale is made from, so that q, k, v and gate, up can share one; 0: the weight's
   // own.
   float amax = 0.0f;
+  // MXFP4: how the exponent of a block is chosen.
   Mxfp4Rule mxfp4_rule = Mxfp4Rule::kRound74;
 };
 
@@ -42,6 +43,13 @@ Result<float> weight_amax(const WeightSource& source, ThreadPool& pool);
 
 // Round to nearest. Values outside a given amax saturate. A NaN or an infinity is kInvalidData with its row and column.
 Result<QuantLinear> quantize_weight(const WeightSource& source, const QuantizeOptions& options, ThreadPool& pool);
+
+// The same, without a whole copy: rows are rounded into memory of a thread's own, and take(weight, begin, end) gets each
+// run of rows as soon as it is there. begin is a multiple of `run_rows`, and end is too, or n; of `weight` only rows
+// [begin, end) may be read, and only during the call. Called from several threads at once. Returns the tensor scale.
+using TakeRows = std::function<void(const QuantLinear& weight, int64_t begin, int64_t end)>;
+Result<float> quantize_weight_runs(const WeightSource& source, const QuantizeOptions& options, int64_t run_rows,
+                                   ThreadPool& pool, const TakeRows& take);
 
 // Row `row` of w as FP32, out: [k].
 void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out);

@@ -312,6 +312,32 @@ TEST_F(GgufModelTest, InterleavedRowsNeedWholeHeads) {
                  {"m.gguf", "'blk.0.attn_q.weight'", "[12, 32]", "4 heads"});
 }
 
+// One NVFP4 block of 64: scales 1, 1, 1, 1 and the codes of 0.5 (1) in the low, of -6 (15) in the high nibbles.
+TEST_F(GgufModelTest, Nvfp4WeightTakesItsScale) {
+  const std::string block = std::string(4, '\x38') + std::string(32, '\xf1');
+  const auto with = [&](float scale, uint32_t type) {
+    GgufBuilder file;
+    add_tiny_metadata(file, TinyModel());
+    file.f32_tensor("token_embd.weight", {32, 24}, tiny_values(32 * 24, 1))
+        .tensor("blk.0.ffn_up.weight", {64, 1}, 40, block)
+        .tensor("blk.0.ffn_up.scale", {1}, type, little(scale));
+    return open(file.str());
+  };
+  HB_ASSERT_OK(const ModelSource source, with(0.25f, 0));
+  EXPECT_EQ(source.tensors->tensors().size(), 2u);
+  const TensorInfo* up = source.tensors->find("model.layers.0.mlp.up_proj.weight");
+  ASSERT_NE(up, nullptr);
+  std::vector<float> row(64);
+  ASSERT_TRUE(source.tensors->read_rows(*up, 0, 1, row).ok());
+  EXPECT_EQ(row[0], 0.125f);
+  EXPECT_EQ(row[8], -1.5f);
+  EXPECT_EQ(row[63], -1.5f);
+  EXPECT_FALSE(source.tensors->bytes(*up).ok()) << "the stored bytes are not the weight";
+  expect_failure(with(0.0f, 0), StatusCode::kInvalidData, {"'blk.0.ffn_up.scale'", "above 0"});
+  expect_failure(with(NAN, 0), StatusCode::kInvalidData, {"'blk.0.ffn_up.scale'", "above 0"});
+  expect_failure(with(1.0f, 26), StatusCode::kUnsupported, {"'blk.0.ffn_up.scale'", "I32"});
+}
+
 // Vocabulary.
 
 TEST_F(GgufModelTest, Vocabulary) {

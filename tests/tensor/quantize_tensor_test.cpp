@@ -51,6 +51,41 @@ TEST(QuantizeTensor, SameBytesForAnyNumberOfThreads) {
   }
 }
 
+// Runs see the same bytes at the same rows as the whole copy, whatever the threads and the run.
+TEST(QuantizeTensor, RunsEqualTheWhole) {
+  const int64_t n = 101, k = 83;
+  const std::vector<float> w = values(n * k, 5);
+  const WeightSource source = weight_source("w", w.data(), n, k);
+  for (WeightFormat format : kFormats) {
+    ThreadPool pool(3);
+    const auto whole = quantize_weight(source, {.format = format}, pool);
+    ASSERT_TRUE(whole.ok());
+    const auto code_bytes = static_cast<size_t>(code_bytes_per_row(format, k));
+    const auto scale_bytes = static_cast<size_t>(scale_bytes_per_row(format, k));
+    for (const int64_t run_rows : {1, 16, 64, 200}) {
+      std::vector<int> seen(n, 0);
+      const auto scale = quantize_weight_runs(
+          source, {.format = format}, run_rows, pool, [&](const QuantLinear& run, int64_t begin, int64_t end) {
+            EXPECT_EQ(begin % run_rows, 0);
+            EXPECT_TRUE(end % run_rows == 0 || end == n);
+            EXPECT_EQ(run.n, n);
+            for (int64_t r = begin; r < end; ++r) {
+              ++seen[r];
+              EXPECT_EQ(std::memcmp(run.codes.as<uint8_t>() + r * code_bytes,
+                                    whole->codes.as<uint8_t>() + r * code_bytes, code_bytes),
+                        0);
+              EXPECT_EQ(std::memcmp(run.block_scales.as<uint8_t>() + r * scale_bytes,
+                                    whole->block_scales.as<uint8_t>() + r * scale_bytes, scale_bytes),
+                        0);
+            }
+          });
+      ASSERT_TRUE(scale.ok());
+      EXPECT_EQ(*scale, whole->tensor_scale);
+      EXPECT_EQ(seen, std::vector<int>(n, 1)) << "every row once";
+    }
+  }
+}
+
 TEST(QuantizeTensor, RoundTrip) {
   const int64_t n = 8, k = 48;
   std::vector<float> w = values(n * k, 2);
