@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 
 // A linear of a 1.5B model's feed-forward layer; its copies take more memory than the caches hold.
 constexpr int64_t kN = 8960, kK = 1536;
-constexpr size_t kBytesInMemory = size_t{192} << 20;
+constexpr size_t kBytesInMemory = size_t{400} << 20;
 // Small enough for a second-level cache in BF16.
 constexpr int64_t kCachedN = 128, kCachedK = 1024;
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16};

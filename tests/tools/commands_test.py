@@ -106,7 +106,7 @@ def test_bench_json(halfbyte, model):
     out = json.loads(r.out)
     assert list(out) == ["machine", "cases"] and list(out["machine"]) == ["cpu", "threads", "read_GBps"]
     assert out["machine"]["read_GBps"] > 0
-    assert [c["name"] for c in out["cases"]] == ["prompt 8", "decode batch 1"]
+    assert [c["name"] for c in out["cases"]] == ["prompt 8", "decode batch 1 at 16"]
     for case in out["cases"]:
         assert list(case) == ["name", "tokens_per_s", "p10", "p90", "GBps", "share_of_read"]
         assert 0 < case["p10"] <= case["tokens_per_s"] <= case["p90"]
@@ -116,6 +116,27 @@ def test_bench_json(halfbyte, model):
 def test_bench_table_and_synthetic(halfbyte):
     r = halfbyte("bench", "--synthetic", "tiny", "--batch", 3, *BENCH)
     assert r.code == 0 and "decode batch 3" in r.out and "of read" in r.out
+
+
+def test_bench_stepped_answers_each_line(halfbyte):
+    lines = "prompt 8\ndecode 2 16 3\ndecode 2 16 3\nread\n"
+    r = halfbyte("bench", "--synthetic", "tiny", "--threads", 1, "--stepped", stdin=lines)
+    assert r.code == 0 and r.err == ""
+    ready, prompt, first, second, read = map(json.loads, r.out.splitlines())
+    assert ready["case"] == "ready" and ready["threads"] == 1 and ready["decode_bytes_per_token"] > 0
+    assert prompt["case"] == "prompt" and prompt["tokens"] == 8 and prompt["seconds"] > 0
+    assert first["rows"] == 2 and first["context"] == 16 and len(first["seconds"]) == len(second["seconds"]) == 3
+    assert read["GBps"] > 0
+
+
+def test_bench_stepped_refuses_other_lines(halfbyte):
+    r = halfbyte("bench", "--synthetic", "tiny", "--stepped", stdin="decode 1 16\n")
+    assert r.code == 2 and "decode ROWS CONTEXT STEPS" in r.err
+
+
+def test_bench_svg_needs_roofline(halfbyte):
+    r = halfbyte("bench", "--synthetic", "tiny", "--svg", "a.svg")
+    assert r.code == 2 and "--roofline" in r.err
 
 
 # --- quantize ---
