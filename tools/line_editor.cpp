@@ -81,6 +81,8 @@ LineEditor::~LineEditor() {
 Line LineEditor::read(const char* prompt) {
   clear_interrupt();
   g_prompt = prompt;
+  el_set(impl_->editor, EL_PREP_TERM,
+         1);  // before the prompt: a Ctrl-D typed at its sight is not the line discipline's
   int count = 0;
   const char* line = el_gets(impl_->editor, &count);
   if (interrupted()) {

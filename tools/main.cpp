@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "base/cpu_features.h"
@@ -32,6 +33,16 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& failure) {
   if (!app.get_subcommands().empty()) at = app.get_subcommands().front();
   const std::string command = at == &app ? "halfbyte" : "halfbyte " + at->get_name();
   return fail(fmt::format("{}; see {} --help", message, command));
+}
+
+// Some versions of CLI11 pass over a variable whose value they refuse. Given as if it had been typed, it throws.
+void refuse_bad_environment(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const char* value = option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+    if (value == nullptr || *value == '\0' || option->count() > 0) continue;
+    option->add_result(value);
+    option->run_callback();
+  }
 }
 
 int run_main(int argc, char** argv) {
@@ -67,6 +78,7 @@ int run_main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+    for (CLI::App* command : app.get_subcommands()) refuse_bad_environment(*command);
   } catch (const CLI::ParseError& failure) {
     return parse_failure(app, failure);
   }

@@ -169,6 +169,7 @@ Result<std::unique_ptr<JsonDocument>> JsonDocument::parse(std::string_view text,
   Impl& d = *document->impl_;
   d.name = std::move(name);
   if (text.substr(0, 3) == "\xEF\xBB\xBF") text.remove_prefix(3);
+  if (text.empty()) text = "";  // simdjson copies from where it points, be it of no length
   // 2^32 - 1 bytes is what simdjson can address.
   const size_t max_bytes = std::min<size_t>(limits.max_bytes, 0xFFFF0000u);
   if (text.size() > max_bytes) {

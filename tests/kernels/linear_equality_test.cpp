@@ -75,7 +75,8 @@ class Source {
       }
       // Codes beyond k are zero.
       for (int64_t i = k; i < 2 * row_codes; ++i) {
-        codes[static_cast<size_t>(r * row_codes + i / 2)] &= i % 2 == 0 ? 0xF0 : 0x0F;
+        uint8_t& pair = codes[static_cast<size_t>(r * row_codes + i / 2)];
+        pair = static_cast<uint8_t>(pair & (i % 2 == 0 ? 0xF0 : 0x0F));
       }
       for (int64_t b = 0; b < blocks; ++b) {
         uint8_t s = nvfp4 ? static_cast<uint8_t>(integer(256)) : static_cast<uint8_t>(87 + integer(80));

@@ -36,13 +36,14 @@ bool read_message(std::vector<T>& message) {
   uint32_t count = 0;
   if (std::fread(&count, sizeof count, 1, stdin) != 1) return false;
   message.resize(count);
+  if (count == 0) return true;
   return std::fread(message.data(), sizeof(T), count, stdin) == count;
 }
 
 void write_message(const void* data, size_t count, size_t size) {
   const auto n = static_cast<uint32_t>(count);
   std::fwrite(&n, sizeof n, 1, stdout);
-  std::fwrite(data, size, count, stdout);
+  if (count > 0) std::fwrite(data, size, count, stdout);
 }
 
 int fail(const halfbyte::Status& status) {
