@@ -3,17 +3,11 @@
 #include <cassert>
 #include <cstring>
 
-#include "formats/bf16.h"
 #include "formats/e4m3.h"
-#include "formats/f16.h"
 #include "io/gguf_blocks.h"
 
 namespace halfbyte {
 namespace {
-
-uint16_t load16(const std::byte* p) {
-  return static_cast<uint16_t>(static_cast<uint16_t>(p[0]) | static_cast<uint16_t>(p[1]) << 8);
-}
 
 DecodeBlocksFn block_decoder(DType type) {
   static const BlockDecoders& fastest = *block_decoders_here().back();
@@ -25,8 +19,6 @@ DecodeBlocksFn block_decoder(DType type) {
 bool can_dequantize(DType type) {
   switch (type) {
     case DType::kF32:
-    case DType::kF16:
-    case DType::kBF16:
     case DType::kF8E4M3: return true;
     default: return block_decoder(type) != nullptr;
   }
@@ -39,12 +31,6 @@ void dequantize_row(DType type, std::span<const std::byte> in, std::span<float> 
   switch (type) {
     case DType::kF32:
       if (n != 0) std::memcpy(out.data(), p, n * 4);
-      break;
-    case DType::kF16:
-      for (size_t i = 0; i < n; ++i) out[i] = F16::decode(load16(p + 2 * i));
-      break;
-    case DType::kBF16:
-      for (size_t i = 0; i < n; ++i) out[i] = BF16::decode(load16(p + 2 * i));
       break;
     case DType::kF8E4M3:
       for (size_t i = 0; i < n; ++i) out[i] = E4M3::decode(static_cast<uint8_t>(p[i]));

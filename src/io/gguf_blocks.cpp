@@ -31,11 +31,31 @@ uint32_t bits_of(float x) {
 }
 
 // An F16, subnormals, infinities and NaN included.
-float half(const std::byte* p) {
-  const uint32_t h = u16(p), body = (h & 0x7FFFu) << 13;
+float half_of(uint32_t h) {
+  const uint32_t body = (h & 0x7FFFu) << 13;
   const uint32_t finite = bits_of(float_of(body) * 0x1p112f);  // exponent bias 15 -> 127; exact
   const uint32_t magnitude = (h & 0x7C00u) == 0x7C00u ? (body | 0x7F800000u) : finite;
   return float_of(magnitude | (h & 0x8000u) << 16);
+}
+
+float half(const std::byte* p) {
+  return half_of(u16(p));
+}
+
+float bfloat_of(uint32_t h) {
+  return float_of(h << 16);
+}
+
+// Rows of 16-bit elements, `kOf` each.
+template <float (*kOf)(uint32_t)>
+void sixteen_bits(const std::byte* in, size_t count, float* out) {
+  constexpr size_t kRun = 64;
+  uint16_t run[kRun];
+  for (; count >= kRun; count -= kRun, in += sizeof run, out += kRun) {
+    std::memcpy(run, in, sizeof run);
+    for (size_t i = 0; i < kRun; ++i) out[i] = kOf(run[i]);
+  }
+  for (size_t i = 0; i < count; ++i) out[i] = kOf(u16(in + 2 * i));
 }
 
 // Bytes as integers, once, so that the loops over them vectorise.
@@ -253,6 +273,8 @@ void nvfp4(const std::byte* in, size_t blocks, float* out) {
 
 DecodeBlocksFn decoder(DType type) {
   switch (type) {
+    case DType::kF16: return sixteen_bits<half_of>;
+    case DType::kBF16: return sixteen_bits<bfloat_of>;
     case DType::kQ4_0: return q4_0;
     case DType::kQ4_1: return q4_1;
     case DType::kQ5_0: return q5_0;

@@ -35,7 +35,7 @@ using DecodeBlocksFn = void (*)(const std::byte* in, size_t blocks, float* out);
 // gguf_blocks.cpp is compiled once an instruction set; a form is one of these tables.
 struct BlockDecoders {
   const char* name;                       // "baseline", "avx2"
-  DecodeBlocksFn (*decoder)(DType type);  // null for types that are not GGUF blocks
+  DecodeBlocksFn (*decoder)(DType type);  // F16, BF16 (blocks of one) and the types above; else null
 };
 
 // The forms that this CPU runs, the fastest last.

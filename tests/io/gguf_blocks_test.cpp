@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "formats/bf16.h"
+#include "formats/f16.h"
 #include "io/dequantize.h"
 #include "support/golden_file.h"
 
@@ -61,7 +64,30 @@ TEST(GgufBlocks, FormsAreDistinctAndNamed) {
     EXPECT_STREQ(forms.back()->name, "avx2");
     EXPECT_NE(forms[0]->decoder(DType::kQ4K), forms[1]->decoder(DType::kQ4K));
   }
-  EXPECT_EQ(forms.front()->decoder(DType::kF16), nullptr);
+  EXPECT_EQ(forms.front()->decoder(DType::kF8E4M3), nullptr);
+}
+
+// All 65,536 codes of both 16-bit types, in runs and one by one.
+TEST(GgufBlocks, SixteenBitTypesEqualTheirDefinition) {
+  std::vector<uint16_t> codes(65536);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint16_t>(i);
+  const auto* bytes = reinterpret_cast<const std::byte*>(codes.data());
+  std::vector<float> out(codes.size());
+  const auto equal = [](float a, float b) { return float_bits(a) == float_bits(b) || (is_nan(a) && is_nan(b)); };
+  for (const BlockDecoders* form : block_decoders_here()) {
+    for (const size_t run : {size_t{65536}, size_t{1}, size_t{100}}) {
+      const auto decode = [&](DType type) {
+        for (size_t i = 0; i < codes.size(); i += run)
+          form->decoder(type)(bytes + 2 * i, std::min(run, codes.size() - i), out.data() + i);
+      };
+      decode(DType::kF16);
+      for (size_t i = 0; i < codes.size(); ++i)
+        ASSERT_TRUE(equal(out[i], F16::decode(codes[i]))) << form->name << " F16 " << i;
+      decode(DType::kBF16);
+      for (size_t i = 0; i < codes.size(); ++i)
+        ASSERT_TRUE(equal(out[i], BF16::decode(codes[i]))) << form->name << " BF16 " << i;
+    }
+  }
 }
 
 // Infinite and NaN factors and NaN scales reach the values: loading refuses them there.
