@@ -46,8 +46,8 @@ void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kern
   flags.option("--plan", options.plan,
                "Number formats: " + fmt::format("{}", fmt::join(plan_preset_names(), ", ")) +
                    "; with changes: w4a16,kv=f32,layers.0.*:weights=bf16");
-  flags.option_as(kernels_flag, options.kernels, "Force an implementation: ref, avx2, avx512 (default: the best here)",
-                  "HALFBYTE_KERNELS");
+  flags.option_as(kernels_flag, options.kernels,
+                  "Force an implementation: ref, avx2, avx512, amx (default: the best here)", "HALFBYTE_KERNELS");
   flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
       ->check(CLI::Range(0, 4096));
 }

@@ -6,6 +6,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace halfbyte {
 namespace {
@@ -65,11 +69,32 @@ CpuFeatures read_features() {
 
 #endif
 
+#if defined(__x86_64__) && defined(__linux__)
+
+// arch_prctl(2): ARCH_REQ_XCOMP_PERM for state component 18, the tile data.
+bool ask_for_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+#else
+
+bool ask_for_tiles() {
+  return false;
+}
+
+#endif
+
 }  // namespace
 
 const CpuFeatures& cpu_features() {
   static const CpuFeatures features = read_features();
   return features;
+}
+
+bool amx_permitted() {
+  static const bool permitted = cpu_features().amx_tile && ask_for_tiles();
+  return permitted;
 }
 
 std::string cpu_features_text(const CpuFeatures& f) {

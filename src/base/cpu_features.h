@@ -19,13 +19,17 @@ struct CpuFeatures {
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
-  bool amx_tile = false;  // present; a process must still ask the kernel for the tile registers before it uses them
+  bool amx_tile = false;  // present; amx_permitted() asks for the right to use it
   bool amx_int8 = false;
   bool amx_bf16 = false;
 };
 
 // Read once, thread-safe. All false on other machines than x86-64.
 const CpuFeatures& cpu_features();
+
+// Asks the operating system for the tile registers, once a process, and says whether threads may use them (Linux 5.16 and
+// later; a thread's register state grows by 8 KiB when it first does). Without it the first tile instruction is a SIGILL.
+bool amx_permitted();
 
 // The names of what is there, e.g. "avx2 fma f16c"; "none" if nothing is.
 std::string cpu_features_text(const CpuFeatures& features);

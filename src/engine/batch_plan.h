@@ -5,12 +5,9 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "kernels/api.h"
 
 namespace halfbyte {
-
-// Why a row runs. A role and never a row count: a generated token is a decode row whatever runs beside it, a prompt
-// token is a prompt row whatever the chunk, so results do not depend on company.
-enum class RowRole : uint8_t { kDecode, kPrompt };
 
 // Consecutive rows of one request: tokens [position, position + rows).
 struct BatchSegment {

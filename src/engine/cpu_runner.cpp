@@ -56,7 +56,7 @@ class CpuRunner final : public Runner {
                const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) override {
     const ActivationTap* tap_or_null = tap ? &tap : nullptr;
     const SequenceRows sequence{tokens.subspan(static_cast<size_t>(position), static_cast<size_t>(rows)), position,
-                                pages};
+                                pages, RowRole::kPrompt};
     decoder_.forward({&sequence, 1}, tap_or_null);
     for (int64_t first = 0; first < rows; first += kScoreRows) {
       logit_rows_.clear();
@@ -104,7 +104,7 @@ class CpuRunner final : public Runner {
       const Request& request = *segment.request;
       sequences_.push_back(
           {std::span(request.tokens).subspan(static_cast<size_t>(segment.position), static_cast<size_t>(segment.rows)),
-           segment.position, request.pages});
+           segment.position, request.pages, segment.role});
       first_row += segment.rows;
       if (!segment.samples) continue;
       sampling_.push_back(segment.request);

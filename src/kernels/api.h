@@ -10,8 +10,12 @@
 namespace halfbyte {
 
 // Instruction sets with kernels of their own, in rising order of preference.
-enum class Isa : uint8_t { kRef, kAvx2, kAvx512 };
-const char* isa_name(Isa isa);  // "ref", "avx2", "avx512"
+enum class Isa : uint8_t { kRef, kAvx2, kAvx512, kAmx };
+const char* isa_name(Isa isa);  // "ref", "avx2", "avx512", "amx"
+
+// Why a row runs. A role and never a row count: a generated token is a decode row whatever runs beside it, a prompt
+// token is a prompt row whatever the chunk, so results do not depend on company.
+enum class RowRole : uint8_t { kDecode, kPrompt };
 
 // What a linear's input is rounded to (docs/numerics.md 2 and 3). kA4 and kA8 follow the weight's format: NVFP4 and FP8
 // rows beside NVFP4 weights, MXFP4 and MXFP8 beside MXFP4 weights.
@@ -21,14 +25,16 @@ enum class ActivationMode : uint8_t { kF32, kA16, kA8, kA4 };
 // are readable; Buffer::allocate gives both.
 inline constexpr size_t kKernelAlign = 64;
 
-// One way to run y = x W^T (+ bias) for one weight format and activation mode. Functions are stateless and thread-safe.
+// One way to run y = x W^T (+ bias) for one weight format and activation mode. Functions are thread-safe and keep no
+// state but scratch memory of the calling thread.
 //
 //   pack      once, at load: W -> the kernel's own layout, by ranges of rows
 //   quantize  x [rows, k] -> rows of activation_bytes(k) bytes
 //   run       y = activations * packed, by ranges of output rows
 struct LinearKernel {
   // linear_<weights>_<activations>_<isa>, e.g. "linear_nvfp4_a16i16_avx2". Two kernels of one mode differ in the form
-  // of the activations: "a16" multiplies BF16 exactly, "a16i16" holds it as 16-bit integers a block.
+  // of the activations or the order of sums: "a16" multiplies BF16 exactly, "a16i16" holds it as 16-bit integers a
+  // block, "a16t" adds in the tile order (docs/numerics.md 3.5).
   std::string_view name;
   Isa isa;
   WeightFormat weights;
@@ -50,6 +56,9 @@ struct LinearKernel {
   // n_begin is a multiple of row_tile. tensor_scale: alpha_w. bias: [n] or null.
   void (*run)(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
               const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy);
+
+  // Only for prompt rows: another kernel runs the decode rows over the same packed weights.
+  bool prompt_only = false;
 };
 
 // Rows x [rows, k] -> y [rows, k]: x / rms(x) * weight.

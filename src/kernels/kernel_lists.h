@@ -11,6 +11,7 @@ namespace ref {
 std::span<const LinearKernel> linear_nvfp4();
 std::span<const LinearKernel> linear_mxfp4();
 std::span<const LinearKernel> linear_bf16();
+std::span<const LinearKernel> linear_tiles();
 const VectorKernels& vector_kernels();
 }  // namespace ref
 
@@ -22,6 +23,9 @@ std::span<const LinearKernel> linear_bf16_avx2();
 std::span<const LinearKernel> linear_nvfp4_avx512();
 std::span<const LinearKernel> linear_mxfp4_avx512();
 std::span<const LinearKernel> linear_bf16_avx512();
+std::span<const LinearKernel> linear_nvfp4_amx();
+std::span<const LinearKernel> linear_mxfp4_amx();
+std::span<const LinearKernel> linear_bf16_amx();
 const VectorKernels& vector_kernels_avx2();
 }  // namespace cpu
 #endif

@@ -10,7 +10,7 @@
 namespace halfbyte {
 namespace {
 
-constexpr std::array kIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512};
+constexpr std::array kIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 const char* weights_name(WeightFormat f) {
   switch (f) {
@@ -32,7 +32,7 @@ const char* mode_name(ActivationMode m) {
   return "?";
 }
 
-// The CPU features that `isa` needs and this machine lacks, separated by commas.
+// What `isa` needs of the CPU and the operating system and this machine lacks, separated by commas.
 std::string missing_features(Isa isa) {
   const CpuFeatures& cpu = cpu_features();
   std::string missing;
@@ -43,12 +43,17 @@ std::string missing_features(Isa isa) {
     need("avx2", cpu.avx2);
     need("fma", cpu.fma);
   }
-  if (isa == Isa::kAvx512) {
+  if (isa >= Isa::kAvx512) {
     need("avx512f", cpu.avx512f);
     need("avx512bw", cpu.avx512bw);
     need("avx512dq", cpu.avx512dq);
     need("avx512vl", cpu.avx512vl);
     need("avx512_vnni", cpu.avx512_vnni);
+  }
+  if (isa == Isa::kAmx) {
+    need("amx_tile", cpu.amx_tile);
+    need("amx_bf16", cpu.amx_bf16);
+    if (cpu.amx_tile) need("the operating system's permission to use AMX tiles", amx_permitted());
   }
   return missing;
 }
@@ -59,6 +64,7 @@ std::vector<LinearKernel> collect() {
     ref::linear_nvfp4(),
     ref::linear_mxfp4(),
     ref::linear_bf16(),
+    ref::linear_tiles(),
 #if defined(HALFBYTE_X86_KERNELS)
     cpu::linear_nvfp4_avx2(),
     cpu::linear_mxfp4_avx2(),
@@ -66,6 +72,9 @@ std::vector<LinearKernel> collect() {
     cpu::linear_nvfp4_avx512(),
     cpu::linear_mxfp4_avx512(),
     cpu::linear_bf16_avx512(),
+    cpu::linear_nvfp4_amx(),
+    cpu::linear_mxfp4_amx(),
+    cpu::linear_bf16_amx(),
 #endif
   };
   for (const std::span<const LinearKernel> list : lists) {
@@ -81,6 +90,7 @@ const char* isa_name(Isa isa) {
     case Isa::kRef: return "ref";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAmx: return "amx";
   }
   return "?";
 }
@@ -107,15 +117,17 @@ Result<Isa> choose_isa(std::string_view forced) {
     const std::string missing = missing_features(isa);
     if (missing.empty()) return isa;
     return unsupported("kernels '" + std::string(forced) + "' need CPU features that are missing here (" + missing +
-                       "); leave the choice to Halfbyte or name a lower set (ref, avx2)");
+                       "); leave the choice to Halfbyte or name a lower set (ref, avx2, avx512)");
   }
-  return invalid_argument("unknown kernels '" + std::string(forced) + "', expected ref, avx2 or avx512");
+  return invalid_argument("unknown kernels '" + std::string(forced) + "', expected ref, avx2, avx512 or amx");
 }
 
-Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa) {
+Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa,
+                                               RowRole role) {
   const LinearKernel* best = nullptr;
   for (const LinearKernel& k : all_linear_kernels()) {
     if (k.weights != weights || k.activations != activations || k.isa > isa) continue;
+    if (k.prompt_only && role != RowRole::kPrompt) continue;
     if (best == nullptr || k.isa > best->isa) best = &k;  // the first of a set is its default form
   }
   if (best != nullptr) return best;
@@ -151,7 +163,7 @@ std::string registry_text() {
     for (const LinearKernel& k : all_linear_kernels()) {
       if (k.isa != isa) continue;
       text += "  " + std::string(k.name) + "  (" + std::to_string(k.row_tile) + " rows a tile, up to " +
-              std::to_string(k.max_rows) + " tokens a pass)\n";
+              std::to_string(k.max_rows) + " tokens a pass" + (k.prompt_only ? ", prompt rows)\n" : ")\n");
     }
   }
   return text;

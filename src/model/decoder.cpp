@@ -113,16 +113,17 @@ void Decoder::run_layer(const LayerWeights& w, int64_t layer) {
   const auto rows = static_cast<int64_t>(s.rows.size());
 
   norm(s.x.data(), w.attention_norm, rows, s.h.data());
-  linear(s.h.data(), rows, std::array<Output, 3>{{{w.q, s.q.data()}, {w.k, s.k.data()}, {w.v, s.v.data()}}});
+  linear(s.h.data(), rows, decode_rows_,
+         std::array<Output, 3>{{{w.q, s.q.data()}, {w.k, s.k.data()}, {w.v, s.v.data()}}});
   rotate_and_append(w, layer);
   attention(layer);
-  linear(s.attended.data(), rows, std::array<Output, 1>{{{w.o, s.h.data()}}});
+  linear(s.attended.data(), rows, decode_rows_, std::array<Output, 1>{{{w.o, s.h.data()}}});
   add_to_residual();
 
   norm(s.x.data(), w.mlp_norm, rows, s.h.data());
-  linear(s.h.data(), rows, std::array<Output, 2>{{{w.gate, s.gate.data()}, {w.up, s.up.data()}}});
+  linear(s.h.data(), rows, decode_rows_, std::array<Output, 2>{{{w.gate, s.gate.data()}, {w.up, s.up.data()}}});
   silu_mul();
-  linear(s.gate.data(), rows, std::array<Output, 1>{{{w.down, s.h.data()}}});
+  linear(s.gate.data(), rows, decode_rows_, std::array<Output, 1>{{{w.down, s.h.data()}}});
   add_to_residual();
 }
 
@@ -133,7 +134,9 @@ void Decoder::logits(std::span<const int64_t> rows, std::span<float> out, const 
   const int64_t hidden = model_.config.hidden;
   for (size_t i = 0; i < rows.size(); ++i)
     norm(s.x.data() + rows[i] * hidden, model_.weights.final_norm, 1, s.h.data() + static_cast<int64_t>(i) * hidden);
-  linear(s.h.data(), static_cast<int64_t>(rows.size()), std::array<Output, 1>{{{model_.weights.head, out.data()}}});
+  // The rows that give logits are few and the head is wide: decode rows, whatever they were in the layers.
+  const auto count = static_cast<int64_t>(rows.size());
+  linear(s.h.data(), count, count, std::array<Output, 1>{{{model_.weights.head, out.data()}}});
 }
 
 // Lays out the batch row by row: embeddings, angles, and where keys and values go.
@@ -142,8 +145,13 @@ void Decoder::place(std::span<const SequenceRows> batch) {
   s.rows.clear();
   s.pages.clear();
   s.views.clear();
+  decode_rows_ = 0;
   const int64_t page_tokens = cache_.shape().page_tokens;
   for (const SequenceRows& sequence : batch) {
+    if (sequence.role == RowRole::kDecode) {
+      assert(decode_rows_ == static_cast<int64_t>(s.rows.size()) && "decode rows come first");
+      decode_rows_ += static_cast<int64_t>(sequence.tokens.size());
+    }
     for (size_t i = 0; i < sequence.tokens.size(); ++i) {
       const int64_t position = sequence.position + static_cast<int64_t>(i);
       s.rows.push_back({static_cast<int64_t>(s.views.size()), position, sequence.tokens[i],
@@ -183,7 +191,7 @@ void Decoder::norm(const float* x, const std::vector<float>& weight, int64_t row
   pool_.parallel_for(rows, std::max<int64_t>(1, kElementGrain / width), std::ref(body));
 }
 
-void Decoder::linear(const float* x, int64_t rows, std::span<const Output> outputs) {
+void Decoder::linear(const float* x, int64_t rows, int64_t decode_rows, std::span<const Output> outputs) {
   if (tap_ != nullptr)
     for (const Output& o : outputs)
       (*tap_)(o.linear.name, {x, static_cast<size_t>(rows * o.linear.k)}, rows, o.linear.k);
@@ -191,25 +199,37 @@ void Decoder::linear(const float* x, int64_t rows, std::span<const Output> outpu
   for (size_t first = 0, last; first < outputs.size(); first = last) {
     last = first + 1;
     while (last < outputs.size() && outputs[last].linear.same_input_as(outputs[first].linear)) ++last;
-    round_input(outputs[first].linear, x, rows);
-    multiply(rows, outputs.subspan(first, last - first));
+    const std::span<const Output> group = outputs.subspan(first, last - first);
+    const PackedLinear& w = group[0].linear;
+    if (w.kernel == w.prompt_kernel) {  // the role makes no difference: one pass over the weights for all rows
+      linear_rows(x, {RowRole::kDecode, 0, rows}, group);
+    } else {
+      if (decode_rows > 0) linear_rows(x, {RowRole::kDecode, 0, decode_rows}, group);
+      if (decode_rows < rows) linear_rows(x, {RowRole::kPrompt, decode_rows, rows - decode_rows}, group);
+    }
   }
 }
 
-void Decoder::round_input(const PackedLinear& linear, const float* x, int64_t rows) {
+void Decoder::linear_rows(const float* x, const Rows& rows, std::span<const Output> outputs) {
+  round_input(outputs[0].linear, x + rows.first * outputs[0].linear.k, rows);
+  multiply(rows, outputs);
+}
+
+void Decoder::round_input(const PackedLinear& linear, const float* x, const Rows& rows) {
   Workspace& s = *work_;
-  const size_t row_bytes = linear.kernel->activation_bytes(linear.k);
+  const LinearKernel& kernel = linear.kernel_for(rows.role);
+  const size_t row_bytes = kernel.activation_bytes(linear.k);
   const auto body = [&](int64_t begin, int64_t end, int) {
-    linear.kernel->quantize(x + begin * linear.k, end - begin, linear.k, linear.activation_scale,
-                            s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
+    kernel.quantize(x + begin * linear.k, end - begin, linear.k, linear.activation_scale,
+                    s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
   };
-  pool_.parallel_for(rows, 1, std::ref(body));
+  pool_.parallel_for(rows.count, 1, std::ref(body));
 }
 
 // The rounded input times each weight, split by output features over all of them at once.
-void Decoder::multiply(int64_t rows, std::span<const Output> outputs) {
+void Decoder::multiply(const Rows& rows, std::span<const Output> outputs) {
   const std::byte* input = work_->rounded.as<std::byte>();
-  const int64_t tile = outputs[0].linear.kernel->row_tile;
+  const int64_t tile = outputs[0].linear.kernel_for(rows.role).row_tile;
   const auto tiles = [tile](const Output& o) { return (o.linear.n + tile - 1) / tile; };
   int64_t total = 0;
   for (const Output& o : outputs) total += tiles(o);
@@ -224,20 +244,23 @@ void Decoder::multiply(int64_t rows, std::span<const Output> outputs) {
   pool_.parallel_for(total, 1, std::ref(body));
 }
 
-// Output features [begin, end) of every row. Many rows go over the weights a cache-sized part at a time.
-void Decoder::multiply_range(const Output& output, const std::byte* input, int64_t rows, int64_t begin, int64_t end) {
+// Output features [begin, end) of the rows. More rows than a kernel takes at once go over the weights a cache-sized part at
+// a time.
+void Decoder::multiply_range(const Output& output, const std::byte* input, const Rows& rows, int64_t begin,
+                             int64_t end) {
   const PackedLinear& w = output.linear;
-  const LinearKernel& kernel = *w.kernel;
+  const LinearKernel& kernel = w.kernel_for(rows.role);
   const auto row_bytes = static_cast<int64_t>(kernel.activation_bytes(w.k));
   const float* bias = w.bias.empty() ? nullptr : w.bias.data();
   const int64_t feature_bytes = std::max<int64_t>(1, static_cast<int64_t>(w.packed.size()) / w.n);
-  const int64_t part = rows <= kernel.max_rows
+  const int64_t part = rows.count <= kernel.max_rows
                            ? end - begin
                            : std::max<int64_t>(1, kTileBytes / feature_bytes / kernel.row_tile) * kernel.row_tile;
+  float* y = output.y + rows.first * w.n;
   for (int64_t n = begin; n < end; n += part)
-    for (int64_t m = 0; m < rows; m += kernel.max_rows)
+    for (int64_t m = 0; m < rows.count; m += kernel.max_rows)
       kernel.run(w.packed.as<std::byte>(), w.tensor_scale, bias, w.n, w.k, input + m * row_bytes,
-                 std::min(kernel.max_rows, rows - m), n, std::min(end, n + part), output.y + m * w.n, w.n);
+                 std::min(kernel.max_rows, rows.count - m), n, std::min(end, n + part), y + m * w.n, w.n);
 }
 
 void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {

@@ -23,6 +23,7 @@ struct SequenceRows {
   std::span<const int32_t> tokens;  // [rows]
   int64_t position = 0;             // of the first row
   std::span<const int32_t> pages;   // of the whole sequence, up to the last row at least
+  RowRole role = RowRole::kPrompt;  // chooses the linears' kernels
 };
 
 // Sees the input rows of a linear [rows, k], FP32, before they are rounded.
@@ -40,7 +41,7 @@ class Decoder {
   Decoder(const Model& model, ThreadPool& pool, KvCache& cache, const DecoderLimits& limits);
   ~Decoder();
 
-  // Runs all layers over the rows of the batch, in order: appends their keys and values to the cache and leaves their
+  // Runs all layers over the rows of the batch, decode rows before prompt rows, in order: appends their keys and values to the cache and leaves their
   // hidden states for logits(). `tap` may be null.
   void forward(std::span<const SequenceRows> batch, const LinearTap* tap = nullptr);
 
@@ -61,11 +62,19 @@ class Decoder {
   void place(std::span<const SequenceRows> batch);
   void run_layer(const LayerWeights& w, int64_t layer);
   void norm(const float* x, const std::vector<float>& weight, int64_t rows, float* out);
-  // y = linear(x) for linears that share their input x [rows, k].
-  void linear(const float* x, int64_t rows, std::span<const Output> outputs);
-  void round_input(const PackedLinear& linear, const float* x, int64_t rows);
-  void multiply(int64_t rows, std::span<const Output> outputs);
-  void multiply_range(const Output& output, const std::byte* input, int64_t rows, int64_t begin, int64_t end);
+  // Consecutive rows of the batch that one kernel runs.
+  struct Rows {
+    RowRole role;
+    int64_t first;
+    int64_t count;
+  };
+
+  // y = linear(x) for linears that share their input x [rows, k], of which the first `decode_rows` are decode rows.
+  void linear(const float* x, int64_t rows, int64_t decode_rows, std::span<const Output> outputs);
+  void linear_rows(const float* x, const Rows& rows, std::span<const Output> outputs);
+  void round_input(const PackedLinear& linear, const float* x, const Rows& rows);
+  void multiply(const Rows& rows, std::span<const Output> outputs);
+  void multiply_range(const Output& output, const std::byte* input, const Rows& rows, int64_t begin, int64_t end);
   void rotate_and_append(const LayerWeights& w, int64_t layer);
   void attention(int64_t layer);
   void silu_mul();
@@ -77,6 +86,7 @@ class Decoder {
   KvCache& cache_;
   DecoderLimits limits_;
   const LinearTap* tap_ = nullptr;  // of the running call
+  int64_t decode_rows_ = 0;         // of the batch
   std::unique_ptr<Workspace> work_;
 };
 

@@ -178,6 +178,7 @@ class Loader {
     out.name = task.module.starts_with(kPrefix) ? task.module.substr(kPrefix.size()) : task.module;
     out.plan = task.plan;
     out.kernel = task.kernel;
+    out.prompt_kernel = task.prompt_kernel;
     out.n = task.facts.n;
     out.k = task.facts.k;
     out.packed = Buffer::allocate(task.packed_bytes);

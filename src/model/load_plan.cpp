@@ -160,7 +160,10 @@ class Planner {
     const std::string_view name = name_in_plan.empty() ? plan_name(module) : name_in_plan;
     task.plan = out_.plan.linear_for(name);
     HB_TRY(check_linear_plan(task.plan).with_context("plan for " + std::string(name)));
-    HB_ASSIGN(task.kernel, find_linear_kernel(format_of(task.plan.weights), mode_of(task.plan.activations), out_.isa));
+    const WeightFormat format = format_of(task.plan.weights);
+    const ActivationMode mode = mode_of(task.plan.activations);
+    HB_ASSIGN(task.kernel, find_linear_kernel(format, mode, out_.isa));
+    HB_ASSIGN(task.prompt_kernel, find_linear_kernel(format, mode, out_.isa, RowRole::kPrompt));
     measure(task, name == kHead);
     return {};
   }
@@ -181,7 +184,8 @@ class Planner {
     f.linears += task.packed_bytes;
     if (is_head) f.head = task.packed_bytes;
     f.staging = std::max(f.staging, task.staging_bytes);
-    out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, task.kernel->activation_bytes(facts.k));
+    for (const LinearKernel* kernel : {task.kernel, task.prompt_kernel})
+      out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, kernel->activation_bytes(facts.k));
     if (facts.bias != nullptr) f.small += static_cast<uint64_t>(facts.n) * sizeof(float);
     if (!is_head || !out_.tied_head) out_.parameters += facts.n * facts.k;
     if (facts.bias != nullptr) out_.parameters += facts.n;

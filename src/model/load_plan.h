@@ -19,9 +19,10 @@ namespace halfbyte {
 struct LinearTask {
   std::string module;  // "model.layers.0.self_attn.q_proj"
   LinearPlan plan;
-  LinearFacts facts;  // what the source holds
-  const LinearKernel* kernel = nullptr;
-  bool stored_as_planned = false;  // the source's bytes are packed as they are; else they are rounded anew
+  LinearFacts facts;                            // what the source holds
+  const LinearKernel* kernel = nullptr;         // for decode rows
+  const LinearKernel* prompt_kernel = nullptr;  // for prompt rows
+  bool stored_as_planned = false;               // the source's bytes are packed as they are; else they are rounded anew
   uint64_t packed_bytes = 0;
   uint64_t staging_bytes = 0;  // that a thread needs beside it while it is made
 };

@@ -13,20 +13,23 @@
 namespace halfbyte {
 
 struct PackedLinear {
-  std::string name;  // "layers.0.self_attn.q_proj", "lm_head"
-  LinearPlan plan;   // what it was asked to be
-  const LinearKernel* kernel = nullptr;
-  int64_t n = 0;                  // out features
-  int64_t k = 0;                  // in features
-  Buffer packed;                  // the kernel's layout
-  float tensor_scale = 1.0f;      // alpha_w
-  float activation_scale = 0.0f;  // alpha_x; 0: made from each row
-  std::vector<float> bias;        // [n] or empty
+  std::string name;                             // "layers.0.self_attn.q_proj", "lm_head"
+  LinearPlan plan;                              // what it was asked to be
+  const LinearKernel* kernel = nullptr;         // for decode rows
+  const LinearKernel* prompt_kernel = nullptr;  // for prompt rows, over the same packed weights; often the same
+  int64_t n = 0;                                // out features
+  int64_t k = 0;                                // in features
+  Buffer packed;                                // the kernel's layout
+  float tensor_scale = 1.0f;                    // alpha_w
+  float activation_scale = 0.0f;                // alpha_x; 0: made from each row
+  std::vector<float> bias;                      // [n] or empty
 
   // True when both round the same input to the same bytes, so that it need be done only once.
   bool same_input_as(const PackedLinear& other) const {
-    return kernel == other.kernel && k == other.k && activation_scale == other.activation_scale;
+    return kernel == other.kernel && prompt_kernel == other.prompt_kernel && k == other.k &&
+           activation_scale == other.activation_scale;
   }
+  const LinearKernel& kernel_for(RowRole role) const { return role == RowRole::kPrompt ? *prompt_kernel : *kernel; }
 };
 
 struct LayerWeights {

@@ -87,7 +87,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512})
+  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
     if (isa_runs_here(isa))
       for (const std::string& plan : plan_preset_names()) out.push_back({plan, isa_name(isa)});
   return out;

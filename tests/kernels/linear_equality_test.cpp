@@ -1,5 +1,6 @@
 // Every fast linear against the reference of the same form, bit for bit: odd sizes, adversarial values, every number of
-// tokens, every way to cut the work. Each test runs a kernel taken from the registry by name.
+// tokens, every way to cut the work. Each test runs a kernel taken from the registry by name; those for AVX-512 and AMX run
+// a second time in plain loops (emulated/), so that they are tested on machines without these instructions, too.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,9 +8,11 @@
 #include <limits>
 #include <random>
 
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "formats/mxfp4.h"
 #include "formats/nvfp4.h"
+#include "kernels/emulated/kernels.h"
 #include "kernels/linear_support.h"
 
 namespace halfbyte::testing {
@@ -106,22 +109,30 @@ class Source {
   return ::testing::AssertionSuccess();
 }
 
-class FastLinear : public ::testing::TestWithParam<const LinearKernel*> {
+struct Fast {
+  const LinearKernel* kernel;
+  bool emulated;
+};
+
+class FastLinear : public ::testing::TestWithParam<Fast> {
  protected:
   void SetUp() override {
-    if (!isa_runs_here(GetParam()->isa)) {
-      GTEST_SKIP() << GetParam()->name << " needs a CPU with " << isa_name(GetParam()->isa);
-    }
-    EXPECT_EQ(find_linear_kernel_named(GetParam()->name)->run, GetParam()->run);
-    EXPECT_NE(reference_of(*GetParam()).run, GetParam()->run) << "a fast kernel may not be its own reference";
+    const auto [kernel, emulated] = GetParam();
+    const Isa needed = emulated ? Isa::kAvx2 : kernel->isa;
+    if (!isa_runs_here(needed)) GTEST_SKIP() << kernel->name << " needs a CPU with " << isa_name(needed);
+    EXPECT_EQ(find_linear_kernel_named(kernel->name)->run == kernel->run, !emulated);
+    EXPECT_NE(reference_of(*kernel).run, kernel->run) << "a fast kernel may not be its own reference";
   }
+  const LinearKernel& kernel() const { return *GetParam().kernel; }
+  bool emulated() const { return GetParam().emulated; }  // slow: fewer cases
 };
 
 TEST_P(FastLinear, EqualsReferenceOverSizes) {
-  const LinearKernel& kernel = *GetParam();
+  const LinearKernel& kernel = this->kernel();
   Source source(7);
   for (int64_t k : {1, 2, 15, 16, 17, 31, 32, 33, 63, 80, 127, 128, 129, 256, 257, 300, 576, 1040}) {
-    for (int64_t n : {1, 2, 15, 16, 17, 33, 40}) {
+    for (int64_t n : {1, 2, 15, 16, 17, 33, 40, 163}) {
+      if (n == 163 && k != 33 && k != 300) continue;
       const QuantLinear w = source.weights(kernel.weights, n, k);
       std::vector<float> x, bias = source.row(Rows::kPlain, n);
       for (Rows kind : {Rows::kPlain, Rows::kOutlier, Rows::kMixed}) {
@@ -135,8 +146,28 @@ TEST_P(FastLinear, EqualsReferenceOverSizes) {
   }
 }
 
+// The widths of SmolLM2, and one at which the k of a tile kernel comes in three blocks.
+TEST_P(FastLinear, EqualsReferenceForEveryNumberOfTokens) {
+  const LinearKernel& kernel = this->kernel();
+  Source source(23);
+  for (int64_t k : {576, 1536, 2090}) {
+    const int64_t n = emulated() ? 19 : 37;
+    const QuantLinear w = source.weights(kernel.weights, n, k);
+    std::vector<float> x;
+    for (int m = 0; m < 17; ++m) {
+      const std::vector<float> row = source.row(m % 3 == 0 ? Rows::kMixed : Rows::kPlain, k);
+      x.insert(x.end(), row.begin(), row.end());
+    }
+    const std::vector<float> expected = run_linear(reference_of(kernel), w, x, 0.0f, nullptr);
+    for (int64_t m = 1; m <= 17; m += emulated() && m < 16 ? 5 : 1) {
+      const std::vector<float> some(x.begin(), x.begin() + m * k), rows(expected.begin(), expected.begin() + m * n);
+      ASSERT_TRUE(same(rows, run_linear(kernel, w, some, 0.0f, nullptr), n)) << m << " tokens, k " << k;
+    }
+  }
+}
+
 TEST_P(FastLinear, EqualsReferenceOnAdversarialValues) {
-  const LinearKernel& kernel = *GetParam();
+  const LinearKernel& kernel = this->kernel();
   Source source(11);
   for (int64_t k : {16, 48, 330, 640}) {
     for (float alpha : {0.0f, 0.01f, 1e-30f}) {
@@ -155,7 +186,7 @@ TEST_P(FastLinear, EqualsReferenceOnAdversarialValues) {
 
 // All codes at +-6 and all activations at the ends of their form: where 16-bit lanes would saturate if they could.
 TEST_P(FastLinear, DoesNotSaturate) {
-  const LinearKernel& kernel = *GetParam();
+  const LinearKernel& kernel = this->kernel();
   if (block_size(kernel.weights) == 1) return;  // floating-point sums: nothing that could saturate
   const int64_t k = 512;
   for (uint8_t code_byte : {uint8_t{0x77}, uint8_t{0xFF}, uint8_t{0x7F}, uint8_t{0x00}}) {
@@ -175,19 +206,27 @@ TEST_P(FastLinear, DoesNotSaturate) {
   }
 }
 
+// Rows of every kind, one after the other.
+std::vector<float> rows_of_all_kinds(Source& source, int64_t rows, int64_t k) {
+  std::vector<float> x;
+  for (int64_t m = 0; m < rows; ++m) {
+    const std::vector<float> row = source.row(kAllRows[static_cast<size_t>(m) % std::size(kAllRows)], k);
+    x.insert(x.end(), row.begin(), row.end());
+  }
+  return x;
+}
+
 TEST_P(FastLinear, ARowDoesNotDependOnItsCompanyNorOnTheCut) {
-  const LinearKernel& kernel = *GetParam();
+  const LinearKernel& kernel = this->kernel();
   Source source(13);
-  for (int64_t k : {33, 576}) {
-    const int64_t n = 5 * kernel.row_tile + 3;
+  for (int64_t k : {33, emulated() ? 160 : 576}) {
+    const int64_t n = 5 * kernel.row_tile + 3, most = std::min<int64_t>(kernel.max_rows, 65);
     const QuantLinear w = source.weights(kernel.weights, n, k);
-    std::vector<float> x;
-    for (int64_t m = 0; m < kernel.max_rows + 3; ++m) {
-      const std::vector<float> row = source.row(kAllRows[static_cast<size_t>(m) % std::size(kAllRows)], k);
-      x.insert(x.end(), row.begin(), row.end());
-    }
+    const std::vector<float> x = rows_of_all_kinds(source, most + 3, k);
     const std::vector<float> alone = run_linear(kernel, w, x, 0.0f, nullptr, {.rows_a_pass = 1});
-    for (int64_t pass = 2; pass <= kernel.max_rows; ++pass) {
+    for (int64_t pass : {2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 64, 65}) {
+      if (pass > most) break;
+      if (emulated() && pass % 8 > 1) continue;
       ASSERT_TRUE(same(alone, run_linear(kernel, w, x, 0.0f, nullptr, {.rows_a_pass = pass}), n))
           << pass << " tokens a pass";
     }
@@ -198,9 +237,50 @@ TEST_P(FastLinear, ARowDoesNotDependOnItsCompanyNorOnTheCut) {
   }
 }
 
+// A prompt row of a kernel for many rows, in chunks of up to 512.
+TEST_P(FastLinear, APromptRowDoesNotDependOnTheChunk) {
+  const LinearKernel& kernel = this->kernel();
+  if (kernel.max_rows < 512) return;
+  Source source(29);
+  const int64_t n = emulated() ? 17 : 40, k = 80, rows = 520;
+  const QuantLinear w = source.weights(kernel.weights, n, k);
+  const std::vector<float> x = rows_of_all_kinds(source, rows, k);
+  const std::vector<float> alone = run_linear(kernel, w, x, 0.0f, nullptr, {.rows_a_pass = 1});
+  for (int64_t chunk : {19, 128, 255, 511, 512}) {
+    ASSERT_TRUE(same(alone, run_linear(kernel, w, x, 0.0f, nullptr, {.rows_a_pass = chunk}), n)) << chunk << " a chunk";
+  }
+}
+
+TEST_P(FastLinear, EqualOnAnyNumberOfThreads) {
+  const LinearKernel& kernel = this->kernel();
+  Source source(31);
+  const int64_t n = 200, k = 320, rows = std::min<int64_t>(kernel.max_rows, 40);
+  const QuantLinear w = source.weights(kernel.weights, n, k);
+  const std::vector<float> x = rows_of_all_kinds(source, rows, k);
+  const std::vector<float> expected = run_linear(kernel, w, x, 0.0f, nullptr);
+  Buffer packed = Buffer::allocate(kernel.packed_bytes(n, k)),
+         activations = Buffer::allocate(kernel.activation_bytes(k) * static_cast<size_t>(rows));
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    pool.parallel_for(n, kernel.row_tile, [&](int64_t begin, int64_t end, int) {
+      kernel.pack(w, begin, end, packed.mutable_bytes().data());
+    });
+    pool.parallel_for(rows, 1, [&](int64_t begin, int64_t end, int) {
+      kernel.quantize(x.data() + begin * k, end - begin, k, 0.0f,
+                      activations.mutable_bytes().data() + static_cast<size_t>(begin) * kernel.activation_bytes(k));
+    });
+    std::vector<float> y(static_cast<size_t>(rows * n));
+    pool.parallel_for(n, kernel.row_tile, [&](int64_t begin, int64_t end, int) {
+      kernel.run(packed.bytes().data(), w.tensor_scale, nullptr, n, k, activations.bytes().data(), rows, begin, end,
+                 y.data(), n);
+    });
+    ASSERT_TRUE(same(expected, y, n)) << threads << " threads";
+  }
+}
+
 // A row with a NaN or an infinity gives NaN in the FP4-weight modes; its neighbours do not notice.
 TEST_P(FastLinear, NonFiniteRowsStayAlone) {
-  const LinearKernel& kernel = *GetParam();
+  const LinearKernel& kernel = this->kernel();
   Source source(17);
   const int64_t n = 20, k = 80;
   const QuantLinear w = source.weights(kernel.weights, n, k);
@@ -227,16 +307,18 @@ TEST_P(FastLinear, NonFiniteRowsStayAlone) {
   }
 }
 
-std::vector<const LinearKernel*> fast_kernels() {
-  std::vector<const LinearKernel*> all;
+std::vector<Fast> fast_kernels() {
+  std::vector<Fast> all;
   for (const LinearKernel& k : all_linear_kernels()) {
-    if (k.isa != Isa::kRef) all.push_back(&k);
+    if (k.isa != Isa::kRef) all.push_back({&k, /*emulated=*/false});
   }
+  for (const LinearKernel& k : emulated_linear_kernels()) all.push_back({&k, /*emulated=*/true});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FastLinear, ::testing::ValuesIn(fast_kernels()),
-                         [](const auto& param) { return std::string(param.param->name); });
+INSTANTIATE_TEST_SUITE_P(All, FastLinear, ::testing::ValuesIn(fast_kernels()), [](const auto& param) {
+  return std::string(param.param.kernel->name) + (param.param.emulated ? "_emulated" : "");
+});
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FastLinear);
 
 // How far a16i16 is from exact multiplication of the same BF16 values: the bound of docs/numerics.md 3.2 per block.
@@ -267,6 +349,53 @@ TEST(A16I16, StaysWithinItsBound) {
       EXPECT_LE(std::fabs(double{a[static_cast<size_t>(r)]} - b[static_cast<size_t>(r)]), bound + rounding)
           << "output " << r;
     }
+  }
+}
+
+// The tile order against the contract's: the same exact products, added otherwise. With u = 2^-24 either sum is within
+// (terms + 20) u of the exact one, in units of the sum of magnitudes; docs/numerics.md 3.5.
+TEST(TileOrder, StaysWithinItsBound) {
+  Source source(37);
+  const int64_t n = 24, k = 1100;
+  const struct {
+    const char *tile, *exact;
+    WeightFormat format;
+  } pairs[] = {{"linear_nvfp4_a16t_ref", "linear_nvfp4_a16_ref", WeightFormat::kNVFP4},
+               {"linear_nvfp4_a8t_ref", "linear_nvfp4_a8_ref", WeightFormat::kNVFP4},
+               {"linear_nvfp4_a4t_ref", "linear_nvfp4_a4_ref", WeightFormat::kNVFP4},
+               {"linear_mxfp4_a16t_ref", "linear_mxfp4_a16_ref", WeightFormat::kMXFP4},
+               {"linear_mxfp4_a8t_ref", "linear_mxfp4_a8_ref", WeightFormat::kMXFP4},
+               {"linear_mxfp4_a4t_ref", "linear_mxfp4_a4_ref", WeightFormat::kMXFP4},
+               {"linear_bf16_a16t_ref", "linear_bf16_a16_ref", WeightFormat::kBF16}};
+  for (const auto& pair : pairs) {
+    const LinearKernel &tile = *find_linear_kernel_named(pair.tile), &exact = *find_linear_kernel_named(pair.exact);
+    const QuantLinear w = source.weights(pair.format, n, k);
+    const std::vector<float> x = source.row(Rows::kPlain, k);
+    const std::vector<float> a = run_linear(exact, w, x, 0.0f, nullptr), b = run_linear(tile, w, x, 0.0f, nullptr);
+    // The same with |w| and |x| gives the sum of magnitudes, up to roundings of the activations' formats.
+    QuantLinear magnitudes = w;
+    magnitudes.codes = buffer_of(w.codes.bytes().data(), w.codes.size());
+    if (pair.format == WeightFormat::kBF16) {
+      for (int64_t i = 0; i < n * k; ++i) magnitudes.codes.mutable_as<uint16_t>()[i] &= 0x7FFF;
+    } else {
+      for (std::byte& codes : magnitudes.codes.mutable_bytes()) codes &= std::byte{0x77};
+    }
+    magnitudes.block_scales = buffer_of(w.block_scales.bytes().data(), w.block_scales.size());
+    if (pair.format == WeightFormat::kNVFP4) {
+      for (std::byte& scale : magnitudes.block_scales.mutable_bytes()) scale &= std::byte{0x7F};
+    }
+    std::vector<float> positive = x;
+    for (float& v : positive) v = std::fabs(v);
+    const std::vector<float> sums = run_linear(exact, magnitudes, positive, 0.0f, nullptr);
+    double worst = 0;
+    for (size_t r = 0; r < static_cast<size_t>(n); ++r) {
+      const double bound =
+          (static_cast<double>(k) / 32 + 20 + static_cast<double>(k) / 128 + 4) * 0x1p-24 * sums[r] * 1.01;
+      const double error = std::fabs(double{a[r]} - b[r]);
+      EXPECT_LE(error, bound) << pair.tile << ", output " << r;
+      worst = std::max(worst, error);
+    }
+    EXPECT_GT(worst, 0) << pair.tile << " adds in the order of " << pair.exact << ": is it its own form?";
   }
 }
 

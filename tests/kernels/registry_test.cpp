@@ -16,7 +16,7 @@ constexpr ActivationMode kModes[] = {ActivationMode::kF32, ActivationMode::kA16,
                                      ActivationMode::kA4};
 
 TEST(Registry, EveryCombinationOfTheContractHasAKernelInEverySet) {
-  for (Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     for (WeightFormat format : kFormats) {
       for (ActivationMode mode : kModes) {
         const bool plain = block_size(format) == 1;
@@ -32,6 +32,19 @@ TEST(Registry, EveryCombinationOfTheContractHasAKernelInEverySet) {
         EXPECT_LE((*found)->isa, isa);
         EXPECT_TRUE((*found)->name.ends_with(isa_name((*found)->isa))) << (*found)->name;
         EXPECT_EQ(find_linear_kernel_named((*found)->name), *found);
+        EXPECT_FALSE((*found)->prompt_only);
+
+        // The prompt rows' kernel reads what the decode rows' kernel packed.
+        const auto prompt = find_linear_kernel(format, mode, isa, RowRole::kPrompt);
+        ASSERT_TRUE(prompt.ok());
+        EXPECT_EQ((*prompt)->pack, (*found)->pack) << (*prompt)->name;
+        EXPECT_EQ((*prompt)->packed_bytes, (*found)->packed_bytes) << (*prompt)->name;
+        EXPECT_EQ((*prompt)->row_tile % (*found)->row_tile, 0) << (*prompt)->name;
+        const bool tiles = isa == Isa::kAmx && format != WeightFormat::kF32 &&
+                           (format != WeightFormat::kBF16 || mode == ActivationMode::kA16) &&
+                           mode != ActivationMode::kF32;
+        EXPECT_EQ((*prompt)->isa == Isa::kAmx, tiles) << (*prompt)->name;
+        EXPECT_EQ((*prompt)->prompt_only, tiles) << (*prompt)->name;
       }
     }
   }
@@ -61,14 +74,14 @@ TEST(Registry, ChoosesAndRefuses) {
   const auto unknown = choose_isa("neon");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(unknown.status().message(), HasSubstr("ref, avx2 or avx512"));
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+  EXPECT_THAT(unknown.status().message(), HasSubstr("ref, avx2, avx512 or amx"));
+  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     const auto forced = choose_isa(isa_name(isa));
     ASSERT_EQ(forced.ok(), isa_runs_here(isa));
     if (forced.ok()) {
       EXPECT_EQ(*forced, isa);
     } else {
-      EXPECT_THAT(forced.status().message(), HasSubstr("avx"));
+      EXPECT_THAT(forced.status().message(), HasSubstr(isa == Isa::kAmx ? "amx" : "avx"));
     }
   }
 }

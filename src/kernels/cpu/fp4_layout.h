@@ -28,8 +28,11 @@
 #include <type_traits>
 
 // Only functions that are always inlined may be called from files compiled for one instruction set: any other inline
-// function could be the copy that the linker keeps for all machines.
+// function could be the copy that the linker keeps for all machines. (The tests' plain form of these files inlines nothing.)
+#if !defined(HB_ALWAYS_INLINE)
 #define HB_ALWAYS_INLINE inline __attribute__((always_inline))
+#define HB_INLINE_LAMBDA __attribute__((always_inline))
+#endif
 
 namespace halfbyte::cpu {
 
@@ -38,7 +41,6 @@ inline constexpr int64_t kGroupBlocks = 8;
 
 // body(0), ..., body(7) with the index as a compile-time constant: a loop that is unrolled for certain, so that its
 // arrays become registers. `body` is a lambda marked HB_INLINE_LAMBDA.
-#define HB_INLINE_LAMBDA __attribute__((always_inline))
 template <class Body>
 HB_ALWAYS_INLINE void for_each_of_group(Body&& body) {
   body(std::integral_constant<int64_t, 0>{});

@@ -1,0 +1,316 @@
+// y = x W^T for prompt rows on AMX: BF16 tiles, sums in the order of docs/numerics.md 3.5.
+//
+// Bytes moved: the packed weights once every kMaxRows rows. They keep the layout that the decode kernels read; a chunk of
+// them, Chunk::tiles tiles of 16 outputs by Chunk::steps steps of 32 k, is spelt out as BF16 in the second-level cache,
+// exactly (E2M1 x E4M3 has 6 significant bits), and then every 32 rows x 32 outputs run over it with 4 accumulators:
+// 4 tile loads for 4 products of 16 cycles each. Between two blocks of k the accumulators wait in scratch memory as FP32, so the
+// cut does not show in the sums.
+//
+//   tmm0..3  accumulators: rows 0-15 x outputs 0-15, 16-31; rows 16-31 x outputs 0-15, 16-31
+//   tmm4, 5  activations: 16 rows x 32 k          tmm6, 7  weights: 16 pairs of k x 16 outputs
+//
+// A thread's cost beside the products is the spelling out: about 4 instructions for 16 weights, 1/7 of the products' time at
+// 512 rows, and what makes a prompt of a few rows cost as much as reading the weights.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/api.h"
+#include "kernels/cpu/bf16_rows.h"
+#include "kernels/cpu/tile_rows.h"
+#include "kernels/cpu/tile_scratch.h"
+
+namespace halfbyte::cpu::amx {
+
+inline constexpr int64_t kTileBytes = 1024;      // 16 rows of 64 bytes
+inline constexpr int64_t kMaxRows = 512;         // input rows that share one spelling out
+inline constexpr int64_t kPrefetchBytes = 1024;  // of packed weights, ahead of their use
+
+// How much is spelt out at a time: results do not depend on it.
+struct Chunk {
+  int64_t tiles = 8;   // even; 16 outputs each
+  int64_t steps = 32;  // 32 k each
+
+  constexpr int64_t operand_bytes() const { return tiles * steps * kTileBytes; }
+  constexpr int64_t sum_bytes() const { return kMaxRows * tiles * kTileRows * 4; }
+};
+
+// Tells the compiler that memory behind `p` is read and written by the tile instructions around this point: GCC's
+// intrinsics do not say so.
+HB_ALWAYS_INLINE void settle(const void* p) {
+  asm volatile("" : : "r"(p) : "memory");
+}
+
+// What ldtilecfg reads (Intel SDM, palette 1).
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+// `rows` input rows, 1 to 32, in two tiles.
+HB_ALWAYS_INLINE void configure(int64_t rows) {
+  const auto first = static_cast<uint8_t>(rows < 16 ? rows : 16),
+             second = static_cast<uint8_t>(rows > 16 ? rows - 16 : 1);
+  TileConfig config;
+  const uint8_t tile_rows[8] = {first, first, second, second, first, second, 16, 16};
+  for (int i = 0; i < 8; ++i) config.rows[i] = tile_rows[i];
+  // GCC 12 takes only the first bytes of the struct for an input of _tile_loadconfig and drops the other stores.
+  asm volatile("" : : "m"(config));
+  _tile_loadconfig(&config);
+}
+
+// FP4 tiles of fp4_layout.h.
+template <class L>
+struct Fp4Weights {
+  using Tiles = Fp4Tiles<L>;
+  static constexpr int64_t kParts = L::kBlock / 16;
+  static constexpr bool kScaled = true;  // results are multiplied by the tensor scales
+
+  // 16 k of 16 outputs: codes of the first and the last 8 k, and the outputs' scales.
+  struct Half {
+    __m512i codes[2];
+    __m512 scale;
+  };
+
+  static HB_ALWAYS_INLINE Half half(const uint8_t* tile, int64_t blocks, int64_t index) {
+    const int64_t block = index / kParts, group = block / kGroupBlocks, i = block % kGroupBlocks;
+    if (block >= blocks) return {{_mm512_setzero_si512(), _mm512_setzero_si512()}, _mm512_setzero_ps()};
+    const int64_t left = blocks - group * kGroupBlocks, count = left < kGroupBlocks ? left : kGroupBlocks;
+    const uint8_t* at = tile + group * Tiles::kGroupBytes;
+    const uint8_t* codes = at + i * Tiles::kBlockCodes + index % kParts * 128;
+    const auto* scales = reinterpret_cast<const __m128i*>(at + count * Tiles::kBlockCodes + i * kTileRows);
+    for (int64_t line = 0; line < 128; line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(codes) + kPrefetchBytes + line, _MM_HINT_T0);
+    }
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(scales));
+    __m512i bits;
+    if constexpr (L::kNvfp4) {
+      bits = _mm512_add_epi32(_mm512_slli_epi32(wide, 20), _mm512_set1_epi32(118 << 23));
+    } else {
+      bits = _mm512_max_epi32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000));
+    }
+    return {{_mm512_loadu_si512(codes), _mm512_loadu_si512(codes + 64)}, _mm512_castsi512_ps(bits)};
+  }
+
+  // The value at k = 8 part + kIndex: a lookup by the low 4 bits of each lane.
+  template <int64_t kIndex>
+  static HB_ALWAYS_INLINE __m512i value(const Half& h, int part, __m512 table) {
+    constexpr unsigned kShift = kIndex % 4 * 8 + kIndex / 4 * 4;
+    const __m512 code = _mm512_permutexvar_ps(_mm512_srli_epi32(h.codes[part], kShift), table);
+    return _mm512_castps_si512(_mm512_mul_ps(code, h.scale));
+  }
+
+  // Steps [first, first + count) of tile `tile` as BF16, one B operand of 16 pairs x 16 outputs every `stride` bytes: pair
+  // i is k = i of both halves of the step.
+  static HB_ALWAYS_INLINE void spell_out(const std::byte* packed, int64_t, int64_t k, int64_t tile, int64_t first,
+                                         int64_t count, std::byte* out, int64_t stride) {
+    const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f,
+                                        -2.0f, -3.0f, -4.0f, -6.0f);
+    const auto* at = reinterpret_cast<const uint8_t*>(packed) + tile * Tiles::tile_bytes(k);
+    const int64_t blocks = Tiles::blocks(k);
+    for (int64_t s = first; s < first + count; ++s, out += stride) {
+      const Half a = half(at, blocks, 2 * s), b = half(at, blocks, 2 * s + 1);
+      for (int part = 0; part < 2; ++part) {
+        for_each_of_group([&](auto i) HB_INLINE_LAMBDA {
+          const __m512i even = value<i>(a, part, table), odd = value<i>(b, part, table);
+          // The lower halves of both are 0.
+          const __m512i pair = _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(even, 16), odd);
+          _mm512_storeu_si512(out + (part * 8 + i) * 64, pair);
+        });
+      }
+    }
+  }
+};
+
+// BF16 rows of bf16_rows.h. Their pairs are neighbours, so a B operand is a transposed 16 x 16 block of 32-bit lanes.
+struct Bf16Weights {
+  static constexpr bool kScaled = false;
+
+  static HB_ALWAYS_INLINE void transpose(__m512i (&r)[16]) {
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 2) {  // pairs of lanes of neighbouring rows
+      t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+      t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {  // each 128-bit part holds a column of four rows
+      r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+      r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+      r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+      r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; ++i) {                             // columns i, i + 4, i + 8, i + 12 are in parts 0 to 3
+      t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);      // rows 0-7: parts 0, 2 of both
+      t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);  // parts 1, 3
+      t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);  // rows 8-15
+      t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
+    }
+    for (int i = 0; i < 4; ++i) {
+      r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+      r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
+      r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+      r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD);
+    }
+  }
+
+  static HB_ALWAYS_INLINE void spell_out(const std::byte* packed, int64_t n, int64_t k, int64_t tile, int64_t first,
+                                         int64_t count, std::byte* out, int64_t stride) {
+    const int64_t row = weight_stride<uint16_t>(k) * 2, left = n - tile * kTileRows;
+    const std::byte* at = packed + tile * kTileRows * row + first * 64;
+    for (int64_t s = 0; s < count; ++s, at += 64, out += stride) {
+      __m512i r[16];
+      for (int i = 0; i < 16; ++i) r[i] = i < left ? _mm512_loadu_si512(at + i * row) : _mm512_setzero_si512();
+      transpose(r);
+      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * 64, r[i]);
+    }
+  }
+};
+
+// acc += x w over `steps` steps: 16 kA rows at `a` (row stride a_stride) by 16 kB outputs at `b` (kB operands a step).
+// c: the four accumulators, [2][2][16][16].
+template <int kA, int kB>
+HB_ALWAYS_INLINE void multiply_block(const std::byte* a, int64_t a_stride, const std::byte* b, int64_t steps, float* c,
+                                     bool first) {
+  if (first) {
+    _tile_zero(0);
+    if (kB == 2) _tile_zero(1);
+    if (kA == 2) _tile_zero(2);
+    if (kA == 2 && kB == 2) _tile_zero(3);
+  } else {
+    _tile_loadd(0, c, 64);
+    if (kB == 2) _tile_loadd(1, c + 256, 64);
+    if (kA == 2) _tile_loadd(2, c + 512, 64);
+    if (kA == 2 && kB == 2) _tile_loadd(3, c + 768, 64);
+  }
+  for (int64_t s = 0; s < steps; ++s, a += kTileStepBytes, b += kB * kTileBytes) {
+    _tile_loadd(6, b, 64);
+    _tile_loadd(4, a, a_stride);
+    if (kB == 2) _tile_loadd(7, b + kTileBytes, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if (kA == 2) _tile_loadd(5, a + 16 * a_stride, a_stride);
+    if (kB == 2) _tile_dpbf16ps(1, 4, 7);
+    if (kA == 2) _tile_dpbf16ps(2, 5, 6);
+    if (kA == 2 && kB == 2) _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, 64);
+  if (kB == 2) _tile_stored(1, c + 256, 64);
+  if (kA == 2) _tile_stored(2, c + 512, 64);
+  if (kA == 2 && kB == 2) _tile_stored(3, c + 768, 64);
+}
+
+HB_ALWAYS_INLINE void multiply_block(int64_t rows, int64_t tiles, const std::byte* a, int64_t a_stride,
+                                     const std::byte* b, int64_t steps, float* c, bool first) {
+  if (rows > 16) {
+    if (tiles == 2)
+      multiply_block<2, 2>(a, a_stride, b, steps, c, first);
+    else
+      multiply_block<2, 1>(a, a_stride, b, steps, c, first);
+  } else {
+    if (tiles == 2)
+      multiply_block<1, 2>(a, a_stride, b, steps, c, first);
+    else
+      multiply_block<1, 1>(a, a_stride, b, steps, c, first);
+  }
+}
+
+template <class Weights, Chunk kChunk = Chunk{}>
+struct LinearTiles {
+  struct Call {
+    const std::byte* packed;
+    float tensor_scale;
+    const float* bias;
+    int64_t n, k;
+    const std::byte* activations;
+    int64_t rows;
+    float* y;
+    int64_t ldy;
+  };
+
+  // Accumulators of up to 32 rows x 32 outputs -> y.
+  static HB_ALWAYS_INLINE void finish(const Call& call, const float* c, int64_t row, int64_t rows, int64_t output,
+                                      int64_t end, int64_t tiles) {
+    const int64_t row_bytes = tile_row_bytes(call.k);
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t at = output + t * kTileRows, left = end - at;
+      const auto mask = static_cast<__mmask16>(left >= kTileRows ? 0xFFFF : (1 << left) - 1);
+      const __m512 bias = call.bias != nullptr ? _mm512_maskz_loadu_ps(mask, call.bias + at) : _mm512_setzero_ps();
+      for (int64_t r = 0; r < rows; ++r) {
+        __m512 out = _mm512_loadu_ps(c + (r / 16 * 2 + t) * 256 + r % 16 * 16);
+        if constexpr (Weights::kScaled) {
+          float alpha;
+          __builtin_memcpy(&alpha, call.activations + (row + r) * row_bytes, sizeof(float));
+          out = _mm512_mul_ps(out, _mm512_set1_ps(call.tensor_scale * alpha));
+        }
+        if (call.bias != nullptr) out = _mm512_add_ps(out, bias);
+        _mm512_mask_storeu_ps(call.y + (row + r) * call.ldy + at, mask, out);
+      }
+    }
+  }
+
+  // Outputs [begin, end), at most kChunk.tiles tiles, of all rows.
+  static HB_ALWAYS_INLINE void chunk(const Call& call, int64_t begin, int64_t end, std::byte* operands, float* sums) {
+    const int64_t tiles = (end - begin + kTileRows - 1) / kTileRows, pairs = (tiles + 1) / 2;
+    const int64_t steps = tile_steps(call.k), row_bytes = tile_row_bytes(call.k);
+    for (int64_t step = 0; step < steps; step += kChunk.steps) {
+      const int64_t count = steps - step < kChunk.steps ? steps - step : kChunk.steps;
+      const int64_t pair_bytes = count * 2 * kTileBytes;
+      for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t of_pair = t == tiles - 1 && t % 2 == 0 ? 1 : 2;  // a pair may have lost its second tile
+        Weights::spell_out(call.packed, call.n, call.k, begin / kTileRows + t, step, count,
+                           operands + t / 2 * pair_bytes + t % 2 * kTileBytes, of_pair * kTileBytes);
+      }
+      settle(operands);
+      int64_t configured = 0;
+      for (int64_t row = 0; row < call.rows; row += 32) {
+        const int64_t here = call.rows - row < 32 ? call.rows - row : 32;
+        if (here != configured) configure(configured = here);
+        const std::byte* a = call.activations + row * row_bytes + kTileHeaderBytes + step * kTileStepBytes;
+        for (int64_t pair = 0; pair < pairs; ++pair) {
+          const int64_t tiles_here = tiles - 2 * pair < 2 ? 1 : 2;
+          float* c = sums + (row / 32 * pairs + pair) * 1024;
+          multiply_block(here, tiles_here, a, row_bytes, operands + pair * pair_bytes, count, c, step == 0);
+          if (step + count < steps) continue;
+          settle(c);
+          finish(call, c, row, here, begin + pair * 2 * kTileRows, end, tiles_here);
+        }
+      }
+    }
+  }
+
+  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
+                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
+    std::byte* scratch = tile_scratch(static_cast<size_t>(kChunk.operand_bytes() + kChunk.sum_bytes()));
+    auto* sums = reinterpret_cast<float*>(scratch + kChunk.operand_bytes());
+    const Call call{packed, tensor_scale, bias, n, k, activations, rows, y, ldy};
+    constexpr int64_t kOutputs = kChunk.tiles * kTileRows;
+    for (int64_t begin = n_begin; begin < n_end; begin += kOutputs) {
+      chunk(call, begin, begin + kOutputs < n_end ? begin + kOutputs : n_end, scratch, sums);
+    }
+    _tile_release();
+  }
+};
+
+// A prompt kernel beside a decode kernel with the same `packed_bytes` and `pack`.
+template <class Weights>
+constexpr LinearKernel tile_kernel(std::string_view name, WeightFormat format, ActivationMode mode,
+                                   size_t (*packed_bytes)(int64_t, int64_t),
+                                   void (*pack)(const QuantLinear&, int64_t, int64_t, std::byte*),
+                                   void (*quantize)(const float*, int64_t, int64_t, float, std::byte*)) {
+  return {name,
+          Isa::kAmx,
+          format,
+          mode,
+          /*row_tile=*/2 * kTileRows,
+          kMaxRows,
+          packed_bytes,
+          pack,
+          &tile_activation_bytes,
+          quantize,
+          &LinearTiles<Weights>::run,
+          /*prompt_only=*/true};
+}
+
+}  // namespace halfbyte::cpu::amx

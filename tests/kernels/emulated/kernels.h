@@ -1,0 +1,13 @@
+// The linears of src/kernels/cpu for AVX-512 and AMX, compiled against the intrinsics of immintrin.h beside this file.
+#pragma once
+
+#include <vector>
+
+#include "kernels/api.h"
+
+namespace halfbyte::testing {
+
+// Needs AVX2. Empty on other machines than x86-64.
+const std::vector<LinearKernel>& emulated_linear_kernels();
+
+}  // namespace halfbyte::testing
