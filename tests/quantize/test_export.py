@@ -1,7 +1,7 @@
 """Folders that the exporter writes, read by the packages others read them with: safetensors, tokenizers, compressed-tensors.
 
 The values are computed here again, in numpy, from the source: by a few lines of this file, by python/halfbyte_reference, and
-dequantised by compressed-tensors where that is installed. Needs HALFBYTE_EXPORT_TOOL (ctest sets it).
+from what compressed-tensors reads in every byte. Needs HALFBYTE_EXPORT_TOOL (ctest sets it).
 """
 
 import json
@@ -180,24 +180,22 @@ def test_bf16_tensors(exported):
 
 
 def test_dequantises_with_compressed_tensors(exported):
-    """Its unpacking and its E2M1 table are another program's: the same file must mean the same numbers there."""
-    torch = pytest.importorskip("torch")
-    helpers = pytest.importorskip("compressed_tensors.compressors")
-    unpack = getattr(helpers, "unpack_fp4_from_uint8", None)
-    if unpack is None:
-        nvfp4 = pytest.importorskip("compressed_tensors.compressors.nvfp4.helpers")
-        unpack = nvfp4.unpack_fp4_from_uint8
-    from safetensors.torch import load_file
-    weights, out, _ = exported
-    tensors = load_file(out / "model.safetensors")
+    """The same file must mean the same numbers in another program: the pair of values that compressed-tensors reads from every
+    byte is stored in tests/reference, and ml_dtypes reads the scales."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    from halfbyte_reference import container
+    golden = container.load(ROOT / "tests" / "reference" / "compressed_tensors.hbg")
+    assert np.array_equal(golden["unpack/codes"].ravel(), np.arange(256))
+    pairs = golden["unpack/values"].reshape(256, 2)
+    _, out, _ = exported
+    stored = raw_tensors(out / "model.safetensors")
     for name in ("model.layers.0.mlp.down_proj", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.o_proj"):
-        packed, scale = tensors[name + ".weight"], tensors[name + ".weight_scale"].float()
-        values = unpack(packed, packed.shape[0], packed.shape[1] * 2).float()
-        theirs = values.reshape(packed.shape[0], -1, 16) * scale[..., None] * tensors[name + ".weight_scale_2"]
-        codes = packed.numpy()
-        ours = dequantised(np.stack([codes & 15, codes >> 4], axis=2).reshape(codes.shape[0], -1),
-                           tensors[name + ".weight_scale"].view(torch.uint8).numpy(), tensors[name + ".weight_scale_2"].numpy())
-        assert np.array_equal(theirs.reshape(ours.shape).numpy(), ours), name
+        packed, scales = stored[name + ".weight"][1], stored[name + ".weight_scale"][1]
+        alpha = stored[name + ".weight_scale_2"][1]
+        scale = scales.view(ml_dtypes.float8_e4m3fn).astype(F32)
+        theirs = pairs[packed].reshape(packed.shape[0], -1, 16) * scale[..., None] * alpha
+        ours = dequantised(np.stack([packed & 15, packed >> 4], axis=2).reshape(packed.shape[0], -1), scales, alpha)
+        assert np.array_equal(theirs.reshape(ours.shape), ours), name
 
 
 def test_shards_and_index(exported, tmp_path):

@@ -4,5 +4,5 @@ target_link_libraries(render_template PRIVATE halfbyte_options halfbyte::text nl
 
 hb_test(chat_template_test
   SRCS chat_template_test.cpp template_golden_test.cpp template_hostile_test.cpp template_text_test.cpp
-  DEPS text SYSTEM_DEPS nlohmann_json::nlohmann_json fmt::fmt)
+  DEPS text SYSTEM_DEPS nlohmann_json::nlohmann_json fmt::fmt TIMEOUT 1200)
 hb_pytest(template_parity PATHS template_parity_test.py LABELS parity TIMEOUT 600)
