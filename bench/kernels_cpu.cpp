@@ -5,6 +5,7 @@
 //
 //   bench_kernels_cpu                                   decode of a 1.5B model, every kernel that runs here
 //   bench_kernels_cpu --kernel linear_nvfp4_a16i16_avx2 --tokens 1,2,4,8 --threads 1,2 --json
+//   bench_kernels_cpu --kernel a16t_amx --tokens 512            prompt rows: look at GFLOP/s
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -150,7 +151,7 @@ struct Line {
   std::string operation, shape, kernel;
   int threads;
   int64_t tokens;
-  double us, us_p10, us_p90, gbps, read_gbps, share, against_ref;
+  double us, us_p10, us_p90, gbps, gflops, read_gbps, share, against_ref;
 };
 
 // `reference_us`: the median of the scalar reference for the same shape, 0 where it was not run.
@@ -176,8 +177,9 @@ Line measure(Case& c, ReadProbe& probe, double seconds) {
 
 void print(const Line& l) {
   fmt::print(
-      "{:<14} {:<12} {:<28} {}t M={:<3} {:>9.1f} us [{:>9.1f} {:>9.1f}] {:>7.2f} GB/s  read {:>6.2f}  share {:>5.1f}%",
-      l.operation, l.shape, l.kernel, l.threads, l.tokens, l.us, l.us_p10, l.us_p90, l.gbps, l.read_gbps,
+      "{:<14} {:<12} {:<28} {}t M={:<3} {:>9.1f} us [{:>9.1f} {:>9.1f}] {:>7.1f} GFLOP/s {:>7.2f} GB/s  read {:>6.2f}  "
+      "share {:>5.1f}%",
+      l.operation, l.shape, l.kernel, l.threads, l.tokens, l.us, l.us_p10, l.us_p90, l.gflops, l.gbps, l.read_gbps,
       100 * l.share);
   if (l.against_ref > 0) fmt::print("  {:>6.1f}x ref", l.against_ref);
   fmt::print("\n");
@@ -185,10 +187,10 @@ void print(const Line& l) {
 }
 
 nlohmann::ordered_json to_json(const Line& l) {
-  return {{"operation", l.operation}, {"shape", l.shape},         {"implementation", l.kernel},
-          {"threads", l.threads},     {"tokens", l.tokens},       {"us", l.us},
-          {"us_p10", l.us_p10},       {"us_p90", l.us_p90},       {"GBps", l.gbps},
-          {"read_GBps", l.read_gbps}, {"share_of_read", l.share}, {"x_ref", l.against_ref}};
+  return {{"operation", l.operation}, {"shape", l.shape},   {"implementation", l.kernel}, {"threads", l.threads},
+          {"tokens", l.tokens},       {"us", l.us},         {"us_p10", l.us_p10},         {"us_p90", l.us_p90},
+          {"GBps", l.gbps},           {"GFLOPs", l.gflops}, {"read_GBps", l.read_gbps},   {"share_of_read", l.share},
+          {"x_ref", l.against_ref}};
 }
 
 // The scalar reference is slow: a small part of the layer, once a kernel, scaled by bytes.
@@ -231,6 +233,7 @@ int run(const Options& options) {
           line.kernel = kernel.name;
           line.threads = threads;
           line.tokens = tokens;
+          line.gflops = 2e-3 * n * static_cast<double>(tokens) / line.us;
           line.against_ref = tokens == 1 ? ref_us * n / line.us : 0;
           if (!options.json) print(line);
           lines.push_back(line);

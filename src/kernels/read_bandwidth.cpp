@@ -9,12 +9,15 @@ namespace {
 
 constexpr size_t kLine = 64;
 
+// Prefetches go into the first-level cache (near), the second-level cache (far), or both; 0: the hardware's alone.
 struct Pattern {
   int streams;
-  int prefetch_bytes;  // 0: the hardware's prefetchers alone
+  size_t near_bytes;
+  size_t far_bytes;
 };
-constexpr Pattern kPatterns[] = {{1, 0}, {1, 1024}, {1, 4096}, {2, 0},   {2, 2048},
-                                 {4, 0}, {4, 1024}, {4, 2048}, {8, 1024}};
+constexpr Pattern kPatterns[] = {{1, 0, 0},    {1, 1024, 0}, {1, 4096, 0}, {1, 0, 4096},    {1, 0, 8192},
+                                 {2, 0, 0},    {2, 2048, 0}, {2, 0, 4096}, {2, 1024, 8192}, {4, 0, 0},
+                                 {4, 1024, 0}, {4, 2048, 0}, {8, 1024, 0}};
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -22,13 +25,14 @@ double seconds_now() {
 
 // Reads every word of [p, p + bytes), a line of each stream in turn.
 template <int kStreams>
-uint64_t read_range(const std::byte* p, size_t bytes, size_t prefetch_bytes) {
+uint64_t read_range(const std::byte* p, size_t bytes, const Pattern& pattern) {
   const size_t part = bytes / kStreams / kLine * kLine;
   uint64_t sum[8] = {};
   for (size_t at = 0; at < part; at += kLine) {
     for (int s = 0; s < kStreams; ++s) {
       const std::byte* line = p + static_cast<size_t>(s) * part + at;
-      if (prefetch_bytes != 0) __builtin_prefetch(line + prefetch_bytes);
+      if (pattern.near_bytes != 0) __builtin_prefetch(line + pattern.near_bytes, 0, 3);
+      if (pattern.far_bytes != 0) __builtin_prefetch(line + pattern.far_bytes, 0, 2);
       uint64_t words[8];
       std::memcpy(words, line, kLine);
       for (int i = 0; i < 8; ++i) sum[i] ^= words[i];
@@ -38,12 +42,11 @@ uint64_t read_range(const std::byte* p, size_t bytes, size_t prefetch_bytes) {
 }
 
 uint64_t read_range(const Pattern& pattern, const std::byte* p, size_t bytes) {
-  const auto ahead = static_cast<size_t>(pattern.prefetch_bytes);
   switch (pattern.streams) {
-    case 1: return read_range<1>(p, bytes, ahead);
-    case 2: return read_range<2>(p, bytes, ahead);
-    case 4: return read_range<4>(p, bytes, ahead);
-    default: return read_range<8>(p, bytes, ahead);
+    case 1: return read_range<1>(p, bytes, pattern);
+    case 2: return read_range<2>(p, bytes, pattern);
+    case 4: return read_range<4>(p, bytes, pattern);
+    default: return read_range<8>(p, bytes, pattern);
   }
 }
 
@@ -72,8 +75,9 @@ ReadProbe::ReadProbe(ThreadPool& pool, size_t bytes)
     best = t;
     best_ = i;
   }
-  pattern_ = std::to_string(kPatterns[best_].streams) + " streams a thread, prefetch " +
-             std::to_string(kPatterns[best_].prefetch_bytes) + " B";
+  const Pattern& best_pattern = kPatterns[best_];
+  pattern_ = std::to_string(best_pattern.streams) + " streams a thread, prefetch " +
+             std::to_string(best_pattern.near_bytes) + " B near, " + std::to_string(best_pattern.far_bytes) + " B far";
 }
 
 double ReadProbe::read(size_t bytes) {

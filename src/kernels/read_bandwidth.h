@@ -12,7 +12,7 @@
 namespace halfbyte {
 
 // Reads a range of a buffer with all threads of a pool, each its own contiguous part, in the fastest of several
-// patterns (streams a thread, prefetch distance). Thread-compatible.
+// patterns (streams a thread, prefetches). Thread-compatible.
 class ReadProbe {
  public:
   // Allocates and touches `bytes` (much more than the caches) and finds the pattern. About half a second.
@@ -21,7 +21,7 @@ class ReadProbe {
   // Reads `bytes` from a place that moves on with every call, so that no cache helps; seconds.
   double read(size_t bytes);
 
-  // The pattern that was found fastest, e.g. "4 streams, prefetch 1024 B".
+  // The pattern that was found fastest, e.g. "1 streams a thread, prefetch 0 B near, 8192 B far".
   const std::string& pattern() const { return pattern_; }
 
  private:

@@ -16,6 +16,17 @@ constexpr int64_t kElementGrain = 4096;
 // Packed weight bytes that stay in a core's second-level cache while every group of rows passes over them.
 constexpr int64_t kTileBytes = 128 << 10;
 
+// FP32 work memory, on large pages where it is large: a prompt kernel writes a few values of each of hundreds of rows
+// at a time, and with small pages every row costs a miss of the TLB.
+class Floats {
+ public:
+  explicit Floats(size_t count) : buffer_(Buffer::allocate(count * sizeof(float))) {}
+  float* data() { return buffer_.mutable_as<float>(); }
+
+ private:
+  Buffer buffer_;
+};
+
 // Buffers of a decoder, in elements.
 struct WorkSizes {
   size_t hidden, heads, kv, mlp, angles;  // floats
@@ -69,12 +80,12 @@ struct Decoder::Workspace {
   }
 
   std::vector<Row> rows;        // the batch, row by row
-  std::vector<float> x;         // [rows, hidden]: residual stream
-  std::vector<float> h;         // [rows, hidden]: normed, or a sublayer's result
-  std::vector<float> q;         // [rows, heads, head_dim]
-  std::vector<float> k, v;      // [rows, kv_heads, head_dim]
-  std::vector<float> attended;  // [rows, heads, head_dim]
-  std::vector<float> gate, up;  // [rows, intermediate]
+  Floats x;                     // [rows, hidden]: residual stream
+  Floats h;                     // [rows, hidden]: normed, or a sublayer's result
+  Floats q;                     // [rows, heads, head_dim]
+  Floats k, v;                  // [rows, kv_heads, head_dim]
+  Floats attended;              // [rows, heads, head_dim]
+  Floats gate, up;              // [rows, intermediate]
   std::vector<float> cos, sin;  // [rows, head_dim / 2]
   Buffer rounded;               // [rows, activation_bytes(k)]: a linear's input as its kernel reads it
   std::vector<float> scratch;   // [threads, scratch_floats]
@@ -244,8 +255,8 @@ void Decoder::multiply(const Rows& rows, std::span<const Output> outputs) {
   pool_.parallel_for(total, 1, std::ref(body));
 }
 
-// Output features [begin, end) of the rows. More rows than a kernel takes at once go over the weights a cache-sized part at
-// a time.
+// Output features [begin, end) of the rows. More rows than a kernel takes at once go over the weights a cache-sized
+// part at a time.
 void Decoder::multiply_range(const Output& output, const std::byte* input, const Rows& rows, int64_t begin,
                              int64_t end) {
   const PackedLinear& w = output.linear;

@@ -1,5 +1,5 @@
-// Every linear kernel against the golden vectors of the executable definition, bit for bit. The definition has the block
-// order only: kernels in the tile order are held to their reference and to its bound in linear_equality_test.cpp.
+// Every linear kernel against the golden vectors of the executable definition, bit for bit. The definition has the
+// block order only: kernels in the tile order are held to their reference and to its bound in linear_equality_test.cpp.
 #include <gtest/gtest.h>
 
 #include <bit>

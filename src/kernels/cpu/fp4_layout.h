@@ -4,13 +4,12 @@
 // Weights: tiles of 16 rows; a tile is a run of groups of 8 blocks (the groups of docs/numerics.md 3, step 3), which a
 // thread reads front to back. A group holds the codes of its blocks, then their scales:
 //
-//   codes   a block is kBlock/8 vectors of 64 bytes, vector v for k = 8v .. 8v+7; byte 4r+i of it holds the codes of
-//   row r
-//           at k = 8v+i (low nibble) and 8v+4+i (high nibble). A 32-bit lane is one row: 4 codes times 4 activations.
-//   scales  a block is 16 bytes, one a row. NVFP4: (exponent + 9) << 3 | 3 fraction bits, so that an E4M3 subnormal,
-//   too,
-//           becomes a normal FP32 by a shift and an addition; a negative scale has its sign in the codes, a zero scale
-//           zero codes. MXFP4: the E8M0 byte; a block of zero codes has 127.
+//   codes   A block is kBlock/8 vectors of 64 bytes, vector v for k = 8v .. 8v+7. Byte 4r+i of it holds the codes of row
+//           r at k = 8v+i (low nibble) and 8v+4+i (high nibble): a 32-bit lane is a row, 4 codes times 4 activations.
+//   scales  A block is 16 bytes, one a row.
+//           NVFP4: (exponent + 9) << 3 | 3 fraction bits, so that an E4M3 subnormal, too, becomes a normal FP32 by a
+//           shift and an addition; a negative scale has its sign in the codes, a zero scale has zero codes.
+//           MXFP4: the E8M0 byte; a block of zero codes has 127.
 //
 // The last group of a tile is as long as its blocks, rounded up to 64 bytes. Rows beyond n have zero codes.
 // Bytes a weight: NVFP4 .5625, MXFP4 .53125.
@@ -28,7 +27,8 @@
 #include <type_traits>
 
 // Only functions that are always inlined may be called from files compiled for one instruction set: any other inline
-// function could be the copy that the linker keeps for all machines. (The tests' plain form of these files inlines nothing.)
+// function could be the copy that the linker keeps for all machines. (The tests' plain form of these files inlines
+// nothing.)
 #if !defined(HB_ALWAYS_INLINE)
 #define HB_ALWAYS_INLINE inline __attribute__((always_inline))
 #define HB_INLINE_LAMBDA __attribute__((always_inline))

@@ -1,16 +1,16 @@
 // y = x W^T for prompt rows on AMX: BF16 tiles, sums in the order of docs/numerics.md 3.5.
 //
-// Bytes moved: the packed weights once every kMaxRows rows. They keep the layout that the decode kernels read; a chunk of
-// them, Chunk::tiles tiles of 16 outputs by Chunk::steps steps of 32 k, is spelt out as BF16 in the second-level cache,
-// exactly (E2M1 x E4M3 has 6 significant bits), and then every 32 rows x 32 outputs run over it with 4 accumulators:
-// 4 tile loads for 4 products of 16 cycles each. Between two blocks of k the accumulators wait in scratch memory as FP32, so the
-// cut does not show in the sums.
+// Bytes moved: the packed weights once every kMaxRows rows. They keep the layout that the decode kernels read; a chunk
+// of them, Chunk::tiles tiles of 16 outputs by Chunk::steps steps of 32 k, is spelt out as BF16 in the second-level
+// cache, exactly (E2M1 x E4M3 has 6 significant bits), and then every 32 rows x 32 outputs run over it with 4
+// accumulators: 4 tile loads for 4 products of 16 cycles each. Between two blocks of k the accumulators wait in scratch
+// memory as FP32, so the cut does not show in the sums.
 //
 //   tmm0..3  accumulators: rows 0-15 x outputs 0-15, 16-31; rows 16-31 x outputs 0-15, 16-31
 //   tmm4, 5  activations: 16 rows x 32 k          tmm6, 7  weights: 16 pairs of k x 16 outputs
 //
-// A thread's cost beside the products is the spelling out: about 4 instructions for 16 weights, 1/7 of the products' time at
-// 512 rows, and what makes a prompt of a few rows cost as much as reading the weights.
+// A thread's cost beside the products is the spelling out: about 4 instructions for 16 weights, 1/7 of the products'
+// time at 512 rows, and what makes a prompt of a few rows cost as much as reading the weights.
 #pragma once
 
 #include <immintrin.h>
@@ -29,7 +29,7 @@ inline constexpr int64_t kPrefetchBytes = 1024;  // of packed weights, ahead of 
 // How much is spelt out at a time: results do not depend on it.
 struct Chunk {
   int64_t tiles = 8;   // even; 16 outputs each
-  int64_t steps = 32;  // 32 k each
+  int64_t steps = 64;  // 32 k each
 
   constexpr int64_t operand_bytes() const { return tiles * steps * kTileBytes; }
   constexpr int64_t sum_bytes() const { return kMaxRows * tiles * kTileRows * 4; }
@@ -104,8 +104,8 @@ struct Fp4Weights {
     return _mm512_castps_si512(_mm512_mul_ps(code, h.scale));
   }
 
-  // Steps [first, first + count) of tile `tile` as BF16, one B operand of 16 pairs x 16 outputs every `stride` bytes: pair
-  // i is k = i of both halves of the step.
+  // Steps [first, first + count) of tile `tile` as BF16, one B operand of 16 pairs x 16 outputs every `stride` bytes:
+  // pair i is k = i of both halves of the step.
   static HB_ALWAYS_INLINE void spell_out(const std::byte* packed, int64_t, int64_t k, int64_t tile, int64_t first,
                                          int64_t count, std::byte* out, int64_t stride) {
     const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f,
@@ -186,11 +186,11 @@ HB_ALWAYS_INLINE void multiply_block(const std::byte* a, int64_t a_stride, const
     if (kA == 2 && kB == 2) _tile_loadd(3, c + 768, 64);
   }
   for (int64_t s = 0; s < steps; ++s, a += kTileStepBytes, b += kB * kTileBytes) {
-    _tile_loadd(6, b, 64);
     _tile_loadd(4, a, a_stride);
+    if (kA == 2) _tile_loadd(5, a + 16 * a_stride, a_stride);
+    _tile_loadd(6, b, 64);
     if (kB == 2) _tile_loadd(7, b + kTileBytes, 64);
     _tile_dpbf16ps(0, 4, 6);
-    if (kA == 2) _tile_loadd(5, a + 16 * a_stride, a_stride);
     if (kB == 2) _tile_dpbf16ps(1, 4, 7);
     if (kA == 2) _tile_dpbf16ps(2, 5, 6);
     if (kA == 2 && kB == 2) _tile_dpbf16ps(3, 5, 7);
@@ -229,23 +229,27 @@ struct LinearTiles {
     int64_t ldy;
   };
 
-  // Accumulators of up to 32 rows x 32 outputs -> y.
-  static HB_ALWAYS_INLINE void finish(const Call& call, const float* c, int64_t row, int64_t rows, int64_t output,
-                                      int64_t end, int64_t tiles) {
+  // Accumulators of up to 32 rows x all outputs of the chunk -> y. Row by row, so that a row of y is visited once: the
+  // rows of a wide y lie on different pages.
+  static HB_ALWAYS_INLINE void finish(const Call& call, const float* sums, int64_t row, int64_t rows, int64_t begin,
+                                      int64_t end) {
     const int64_t row_bytes = tile_row_bytes(call.k);
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t at = output + t * kTileRows, left = end - at;
-      const auto mask = static_cast<__mmask16>(left >= kTileRows ? 0xFFFF : (1 << left) - 1);
-      const __m512 bias = call.bias != nullptr ? _mm512_maskz_loadu_ps(mask, call.bias + at) : _mm512_setzero_ps();
-      for (int64_t r = 0; r < rows; ++r) {
-        __m512 out = _mm512_loadu_ps(c + (r / 16 * 2 + t) * 256 + r % 16 * 16);
-        if constexpr (Weights::kScaled) {
-          float alpha;
-          __builtin_memcpy(&alpha, call.activations + (row + r) * row_bytes, sizeof(float));
-          out = _mm512_mul_ps(out, _mm512_set1_ps(call.tensor_scale * alpha));
-        }
-        if (call.bias != nullptr) out = _mm512_add_ps(out, bias);
-        _mm512_mask_storeu_ps(call.y + (row + r) * call.ldy + at, mask, out);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* from = sums + r / 16 * 512 + r % 16 * 16;
+      __m512 scale = _mm512_setzero_ps();
+      if constexpr (Weights::kScaled) {
+        float alpha;
+        __builtin_memcpy(&alpha, call.activations + (row + r) * row_bytes, sizeof(float));
+        scale = _mm512_set1_ps(call.tensor_scale * alpha);
+      }
+      float* y = call.y + (row + r) * call.ldy;
+      for (int64_t at = begin, t = 0; at < end; at += kTileRows, ++t) {
+        const int64_t left = end - at;
+        const auto mask = static_cast<__mmask16>(left >= kTileRows ? 0xFFFF : (1 << left) - 1);
+        __m512 out = _mm512_loadu_ps(from + t / 2 * 1024 + t % 2 * 256);
+        if constexpr (Weights::kScaled) out = _mm512_mul_ps(out, scale);
+        if (call.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(mask, call.bias + at));
+        _mm512_mask_storeu_ps(y + at, mask, out);
       }
     }
   }
@@ -268,14 +272,15 @@ struct LinearTiles {
         const int64_t here = call.rows - row < 32 ? call.rows - row : 32;
         if (here != configured) configure(configured = here);
         const std::byte* a = call.activations + row * row_bytes + kTileHeaderBytes + step * kTileStepBytes;
+        float* row_sums = sums + row / 32 * pairs * 1024;
         for (int64_t pair = 0; pair < pairs; ++pair) {
           const int64_t tiles_here = tiles - 2 * pair < 2 ? 1 : 2;
-          float* c = sums + (row / 32 * pairs + pair) * 1024;
-          multiply_block(here, tiles_here, a, row_bytes, operands + pair * pair_bytes, count, c, step == 0);
-          if (step + count < steps) continue;
-          settle(c);
-          finish(call, c, row, here, begin + pair * 2 * kTileRows, end, tiles_here);
+          multiply_block(here, tiles_here, a, row_bytes, operands + pair * pair_bytes, count, row_sums + pair * 1024,
+                         step == 0);
         }
+        if (step + count < steps) continue;
+        settle(row_sums);
+        finish(call, row_sums, row, here, begin, end);
       }
     }
   }

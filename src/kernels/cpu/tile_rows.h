@@ -1,9 +1,10 @@
-// Activations of the tile form (docs/numerics.md 3.5): BF16 rows for AMX. Plain C++; the functions are compiled for AVX-512.
+// Activations of the tile form (docs/numerics.md 3.5): BF16 rows for AMX. Plain C++; the functions are compiled for
+// AVX-512.
 //
-// A row is a header of 64 bytes with its tensor scale, then steps of 32 values. Beside FP4 weights a step interleaves its two
-// halves (k, k + 16, k + 1, k + 17, ...), so that each of the two sums of a tile instruction stays within one NVFP4 block;
-// beside BF16 weights it is in plain order. Values beyond k are 0. The number of cache lines is odd: 16 rows at
-// the same k, which one tile load reads, then lie in 16 different cache sets whatever k is.
+// A row is a header of 64 bytes with its tensor scale, then steps of 32 values. Beside FP4 weights a step interleaves
+// its two halves (k, k + 16, k + 1, k + 17, ...), so that each of the two sums of a tile instruction stays within one
+// NVFP4 block; beside BF16 weights it is in plain order. Values beyond k are 0. The number of cache lines is odd: 16
+// rows at the same k, which one tile load reads, then lie in 16 different cache sets whatever k is.
 #pragma once
 
 #include "kernels/cpu/fp4_layout.h"

@@ -1,5 +1,5 @@
-// Activation rows of the tile form with AVX-512. FP8 and FP4 rows are made in the integer form first (quantize_rows.h), so
-// that there is one piece of code that rounds them, and then spelt out as BF16.
+// Activation rows of the tile form with AVX-512. FP8 and FP4 rows are made in the integer form first (quantize_rows.h),
+// so that there is one piece of code that rounds them, and then spelt out as BF16.
 #include "kernels/cpu/tile_rows.h"
 
 #include <immintrin.h>

@@ -1,5 +1,7 @@
 #include "kernels/cpu/tile_scratch.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/tile_rows.h"
 #include "tensor/buffer.h"
 
@@ -14,8 +16,10 @@ std::byte* at_least(Buffer& buffer, size_t bytes) {
 }  // namespace
 
 std::byte* tile_scratch(size_t bytes) {
+  // Buffers of this size get large pages; what is not touched takes no memory.
+  constexpr size_t kOnLargePages = size_t{4} << 20;
   thread_local Buffer buffer;
-  return at_least(buffer, bytes);
+  return at_least(buffer, std::max(bytes, kOnLargePages));
 }
 
 std::byte* row_scratch(size_t bytes) {

@@ -1,5 +1,5 @@
-// The reference of the tile form (docs/numerics.md 3.5): BF16 operands with their block scales applied, sums in the order of
-// AMX's TDPBF16PS (Intel SDM volume 2), which flushes subnormals.
+// The reference of the tile form (docs/numerics.md 3.5): BF16 operands with their block scales applied, sums in the
+// order of AMX's TDPBF16PS (Intel SDM volume 2), which flushes subnormals.
 #include <cmath>
 #include <vector>
 

@@ -1,6 +1,7 @@
-// The AVX-512 and AMX intrinsics that src/kernels/cpu uses, in plain loops over the vectors' bytes, so that those kernels run,
-// and are held to the reference, on every x86-64 machine. Put this folder first on the include path and compile the kernel's
-// file without -mavx512*, -mamx*. Semantics: Intel's intrinsics guide; tiles: Intel SDM volume 2, TDPBF16PS.
+// The AVX-512 and AMX intrinsics that src/kernels/cpu uses, in plain loops over the vectors' bytes, so that those
+// kernels run, and are held to the reference, on every x86-64 machine. Put this folder first on the include path and
+// compile the kernel's file without -mavx512*, -mamx*. Semantics: Intel's intrinsics guide; tiles: Intel SDM volume 2,
+// TDPBF16PS.
 #pragma once
 
 #include_next <immintrin.h>
