@@ -1,5 +1,8 @@
 // The side of `halfbyte bench` that another program drives (bench/peers/compare.py): it asks for one measurement at a
 // time, so that both sides run alternately on the same machine.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -21,11 +24,9 @@ using Json = nlohmann::ordered_json;
 // Sequences that decode together, from one line to the next.
 class Decoding {
  public:
-  Decoding(std::unique_ptr<Engine> engine, int64_t rows, int64_t context)
-      : engine_(std::move(engine)), rows_(rows), context_(context) {}
-
-  // Tokens after the context for which there is room.
-  static constexpr int64_t kRoom = 1024;
+  // `room`: tokens that a sequence may add to its context.
+  Decoding(std::unique_ptr<Engine> engine, int64_t rows, int64_t context, int64_t room)
+      : engine_(std::move(engine)), rows_(rows), context_(context), room_(room) {}
 
   Result<std::vector<double>> steps(int64_t count) {
     if (left_ < count) HB_TRY(start());
@@ -49,13 +50,13 @@ class Decoding {
     for (int64_t row = 0; row < rows_; ++row) {
       GenerateRequest request;
       request.prompt = made_up_prompt(context_, engine_->model().config().vocab, row);
-      request.max_tokens = kRoom - 1;
+      request.max_tokens = room_ - 1;
       request.sampling.temperature = 0;
       HB_ASSIGN(const uint64_t id, engine_->submit(std::move(request)));
       ids_.push_back(id);
     }
     int64_t decoded = 0;
-    for (left_ = kRoom - 1; decoded < rows_; --left_) {
+    for (left_ = room_ - 1; decoded < rows_; --left_) {
       HB_ASSIGN(const std::vector<TokenEvent> events, engine_->step());
       decoded = 0;
       for (const TokenEvent& e : events) decoded += e.token >= 0;
@@ -65,7 +66,7 @@ class Decoding {
   }
 
   std::unique_ptr<Engine> engine_;
-  const int64_t rows_, context_;
+  const int64_t rows_, context_, room_;
   std::vector<uint64_t> ids_;
   int64_t left_ = 0;  // steps that the sequences can still take
 };
@@ -85,8 +86,7 @@ class Stepper {
     }
     int64_t a = 0, b = 0, c = 0;
     if (what == "prompt" && words >> a && a > 0) return prompt(a);
-    if (what == "decode" && words >> a >> b >> c && a > 0 && a <= 256 && b > 0 && c > 0 && c < Decoding::kRoom / 2)
-      return decode(a, b, c);
+    if (what == "decode" && words >> a >> b >> c && a > 0 && a <= 256 && b > 0 && c > 0) return decode(a, b, c);
     return invalid_argument("stdin: '" + line + "', expected 'prompt TOKENS', 'decode ROWS CONTEXT STEPS' or 'read'");
   }
 
@@ -118,8 +118,12 @@ class Stepper {
   Result<Json> decode(int64_t rows, int64_t context, int64_t steps) {
     std::unique_ptr<Decoding>& own = decodings_[{rows, context}];
     if (!own) {
-      HB_ASSIGN(auto made, engine(context + Decoding::kRoom, rows));
-      own = std::make_unique<Decoding>(std::move(made), rows, context);
+      const int64_t room = std::min<int64_t>(1024, model_->config().context - context);
+      if (room < 2 * steps + 2)
+        return invalid_argument(fmt::format("{} steps after a context of {} do not fit into the model's {} tokens",
+                                            steps, context, model_->config().context));
+      HB_ASSIGN(auto made, engine(context + room, rows));
+      own = std::make_unique<Decoding>(std::move(made), rows, context, room);
     }
     HB_ASSIGN(const std::vector<double> seconds, own->steps(steps));
     return Json{{"case", "decode"}, {"rows", rows}, {"context", context}, {"seconds", seconds}};
