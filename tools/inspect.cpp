@@ -162,7 +162,7 @@ Json model_json(const ModelSource& source, const LoadPlan& plan) {
 Result<LoadPlan> plan_of(const ModelSource& source, const ModelOptions& options) {
   HB_ASSIGN(const LoadOptions load, load_options(options));
   HB_ASSIGN(const Isa isa, choose_isa(load.kernels));
-  return make_load_plan(source, load.plan, isa);
+  return make_load_plan(source, load.plan, isa, load.kv);
 }
 
 int run(const InspectOptions& options) {

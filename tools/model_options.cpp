@@ -46,6 +46,7 @@ void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kern
   flags.option("--plan", options.plan,
                "Number formats: " + fmt::format("{}", fmt::join(plan_preset_names(), ", ")) +
                    "; with changes: w4a16,kv=f32,layers.0.*:weights=bf16");
+  flags.option("--kv", options.kv, "Format of the KV cache, whatever the plan says: f32, bf16, fp8, nvfp4, e1m2");
   flags.option_as(kernels_flag, options.kernels,
                   "Force an implementation: ref, avx2, avx512, amx (default: the best here)", "HALFBYTE_KERNELS");
   flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
@@ -70,6 +71,9 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
   LoadOptions load;
   if (!options.plan.empty()) {
     HB_ASSIGN(load.plan, parse_plan(options.plan));
+  }
+  if (!options.kv.empty()) {
+    HB_ASSIGN(load.kv, parse_kv(options.kv));
   }
   load.kernels = options.kernels;
   load.threads = options.threads;

@@ -11,12 +11,12 @@
 namespace halfbyte::tools {
 
 struct ModelOptions {
-  std::string model, plan, kernels, ctx;
+  std::string model, plan, kv, kernels, ctx;
   int threads = 0;
 };
 
 void add_model_argument(Flags& flags, ModelOptions& options);
-// --plan, --kernels, --threads. `kernels_flag` is what the second is called here; its variable is always HALFBYTE_KERNELS.
+// --plan, --kv, --kernels, --threads. `kernels_flag` is what the second is called here; its variable is always HALFBYTE_KERNELS.
 void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag = "--kernels");
 void add_context_flag(Flags& flags, ModelOptions& options);
 
@@ -24,7 +24,7 @@ void add_context_flag(Flags& flags, ModelOptions& options);
 // get one when there is neither.
 Result<std::string> model_path(const std::string& given);
 
-// Plan, kernels and threads from the flags.
+// Plan, cache format, kernels and threads from the flags.
 Result<LoadOptions> load_options(const ModelOptions& options);
 // With a progress bar on a terminal; Ctrl-C gives kCancelled.
 Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOptions& options);

@@ -20,8 +20,9 @@ struct LoadOptions {
   // Empty: the folder's halfbyte_plan.json; else, for a quantised folder, the formats that it stores with BF16 inputs;
   // else w4a16 (docs/plans.md).
   std::optional<PrecisionPlan> plan;
-  std::string kernels;  // "": the best this CPU runs; "ref", "avx2", "avx512": forced, an error if it cannot run
-  int threads = 0;      // 0: default_thread_count()
+  std::optional<KvKind> kv;  // replaces the plan's, whichever plan it is
+  std::string kernels;       // "": the best this CPU runs; "ref", "avx2", "avx512": forced, an error if it cannot run
+  int threads = 0;           // 0: default_thread_count()
   // Called from the loading thread with bytes done and in total. Return false to stop (Status kCancelled).
   std::function<bool(uint64_t done, uint64_t total)> progress;
 };

@@ -17,7 +17,11 @@ enum class WeightKind { kF32, kBF16, kNVFP4, kMXFP4 };
 enum class ActivationKind { kF32, kBF16, kF8, kF4 };
 // Where the tensor scale of FP4 and FP8 activations comes from; block scales are always made online.
 enum class ActivationScale { kStatic, kPerToken };
-enum class KvKind { kF32, kBF16 };
+// How keys and values are cached. kNVFP4: E2M1 in blocks of 16 channels; kE1M2: the same with uniform steps (ReQAT).
+enum class KvKind { kF32, kBF16, kFP8, kNVFP4, kE1M2 };
+// The FP32 scale of an FP8 or 4-bit cache, one for the keys and one for the values of a layer: 1, or the checkpoint's k_scale
+// and v_scale (1 where it has none).
+enum class KvScale { kOne, kCheckpoint };
 
 struct LinearPlan {
   WeightKind weights = WeightKind::kBF16;
@@ -41,6 +45,7 @@ struct PrecisionPlan {
   LinearPlan head;              // lm_head
   WeightKind embedding = WeightKind::kBF16;
   KvKind kv = KvKind::kBF16;
+  KvScale kv_scale = KvScale::kCheckpoint;
   std::vector<LinearOverride> overrides;
   bool operator==(const PrecisionPlan&) const = default;
 
@@ -62,6 +67,10 @@ Result<PrecisionPlan> plan_from_json(std::string_view json, std::string_view fil
 const char* name_of(WeightKind kind);       // "f32", "bf16", "nvfp4", "mxfp4"
 const char* name_of(ActivationKind kind);   // "f32", "bf16", "fp8", "fp4"
 const char* name_of(ActivationScale kind);  // "static", "per_token"
-const char* name_of(KvKind kind);
+const char* name_of(KvKind kind);           // "f32", "bf16", "fp8", "nvfp4", "e1m2"
+const char* name_of(KvScale kind);          // "1", "checkpoint"
+
+// The format of that name; invalid_argument with the list.
+Result<KvKind> parse_kv(std::string_view name);
 
 }  // namespace halfbyte

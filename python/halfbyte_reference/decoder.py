@@ -1,7 +1,7 @@
 """A whole decoder (Llama, Qwen2, Qwen3) under a precision plan, in the contract's order: what an engine's logits are.
 
 Plans: f32, bf16, w4a16, w4a8, w4a4 and the -mxfp4 forms of the last three, as include/halfbyte/plan.h presets them (head
-and embedding BF16, KV BF16; f32: everything float32). `a16i16` chooses the fast form of W4A16 (docs/numerics.md 3.2).
+and embedding BF16, KV BF16 unless another format is named; f32: everything float32). `a16i16` chooses the fast form of W4A16 (docs/numerics.md 3.2).
 """
 
 import math
@@ -90,9 +90,9 @@ class Linear:
 class Decoder:
     """tensors: {Hugging Face name: float32 array}."""
 
-    def __init__(self, config, tensors, plan, a16i16=False):
+    def __init__(self, config, tensors, plan, a16i16=False, kv=None):
         self.config, self.t = config, tensors
-        self.kv_format = "f32" if plan == "f32" else "bf16"
+        self.kv_format = kv or ("f32" if plan == "f32" else "bf16")
         self.eps = F32(config["rms_norm_eps"])
         self.head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         self.frequencies, self.rope_factor = rope_rule(config)

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <set>
+#include <map>
 #include <sstream>
 
 #include "base/thread_pool.h"
@@ -100,26 +100,43 @@ double cgroup_cpus(const std::string& sys, const std::string& proc) {
   return cpus;
 }
 
-// Siblings share one list ("0,64" or "0-1"), so distinct lists are distinct cores.
-int physical_cores(const std::vector<int>& allowed, const std::string& sys) {
-  std::set<std::string> cores;
-  for (int c : allowed) {
-    const std::string list =
-        first_line(sys + "/devices/system/cpu/cpu" + std::to_string(c) + "/topology/thread_siblings_list");
-    cores.insert(list.empty() ? "cpu" + std::to_string(c) : list);
-  }
-  return static_cast<int>(cores.size());
-}
-
 }  // namespace
 
-int usable_cpus() {
-  static const int count = std::max(1, static_cast<int>(affinity_cpus().size()));
-  return count;
+// Siblings share one list ("0,64" or "0-1"), so distinct lists are distinct cores.
+std::vector<std::vector<int>> physical_cores(const std::vector<int>& allowed, const std::string& sys) {
+  std::vector<std::vector<int>> cores;
+  std::map<std::string, size_t> core_of;
+  for (int c : allowed) {
+    std::string list =
+        first_line(sys + "/devices/system/cpu/cpu" + std::to_string(c) + "/topology/thread_siblings_list");
+    if (list.empty()) list = "cpu" + std::to_string(c);
+    const auto [at, is_new] = core_of.emplace(std::move(list), cores.size());
+    if (is_new) cores.emplace_back();
+    cores[at->second].push_back(c);
+  }
+  return cores;
+}
+
+const std::vector<std::vector<int>>& usable_cores() {
+  static const std::vector<std::vector<int>> cores = physical_cores(affinity_cpus(), "/sys");
+  return cores;
+}
+
+bool bind_thread(const std::vector<int>& cpus) {
+  if (cpus.empty()) return false;
+  const int capacity = *std::max_element(cpus.begin(), cpus.end()) + 1;
+  cpu_set_t* set = CPU_ALLOC(capacity);
+  if (set == nullptr) return false;
+  const size_t bytes = CPU_ALLOC_SIZE(capacity);
+  CPU_ZERO_S(bytes, set);
+  for (int c : cpus) CPU_SET_S(c, bytes, set);
+  const bool ok = sched_setaffinity(0, bytes, set) == 0;
+  CPU_FREE(set);
+  return ok;
 }
 
 int thread_count_for(const std::vector<int>& allowed, const std::string& sys, const std::string& proc) {
-  const int cores = std::max(1, physical_cores(allowed, sys));
+  const int cores = std::max(1, static_cast<int>(physical_cores(allowed, sys).size()));
   const double quota = cgroup_cpus(sys, proc);
   return quota < cores ? std::max(1, static_cast<int>(quota)) : cores;
 }

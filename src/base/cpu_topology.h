@@ -6,8 +6,15 @@
 
 namespace halfbyte {
 
-// CPUs in this process's affinity mask; at least 1.
-int usable_cpus();
+// The CPUs of each physical core among `allowed`, cores in the order of their first CPU. `sys` stands for /sys; a CPU whose
+// core is not known is one of its own.
+std::vector<std::vector<int>> physical_cores(const std::vector<int>& allowed, const std::string& sys);
+
+// The same of this process's affinity mask when it was first asked for.
+const std::vector<std::vector<int>>& usable_cores();
+
+// Binds the calling thread to these CPUs. False when the system refuses, and nothing has changed.
+bool bind_thread(const std::vector<int>& cpus);
 
 // What default_thread_count() (thread_pool.h) reckons with, apart from it so that tests can give it a made-up machine:
 // `allowed` are the CPUs of the affinity mask, `sys` stands for /sys, `proc` for /proc.

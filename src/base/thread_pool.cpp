@@ -1,10 +1,14 @@
 // A parallel loop is cut into one contiguous share a thread, and each share into a few pieces. A thread claims the
 // pieces of its own share in order, then whatever a thread that was not scheduled in time has left. So on an idle
 // machine each thread streams one contiguous run, and on a busy one nobody waits for a sleeping thread.
+//
+// What remains on a busy machine are threads that lose their CPU in the middle of a piece. A model's step is hundreds of
+// loops, each as slow as its slowest thread; when waiting takes far longer than working, the caller runs alone for a while.
 #include "base/thread_pool.h"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -17,6 +21,13 @@ constexpr uint32_t kPiecesPerShare = 8;
 // About 50 us on a 3 GHz core: longer than the gaps between the operations of a decode step, shorter than what a
 // sleeping thread takes to wake twice.
 constexpr int kSpins = 1000;
+// A loop is stalled when its caller waits at the end for this long, and for this many times what it worked itself.
+constexpr std::chrono::nanoseconds kStall = std::chrono::milliseconds(1);
+constexpr int kStallOfWork = 4;
+// Stalls that are fewer loops apart than this come of a busy machine and not of chance. The loops that then run alone: so
+// many at first, and twice as many each time.
+constexpr int kLoopsApart = 64;
+constexpr int kFirstAlone = 16, kMostAlone = 1024;
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -49,9 +60,17 @@ struct alignas(64) Share {
 
 struct ThreadPool::Impl {
   explicit Impl(int thread_count)
-      : threads(std::max(1, thread_count)), spins(threads <= usable_cpus() ? kSpins : 0), shares(threads) {
+      : threads(std::max(1, thread_count)), spins(threads <= default_thread_count() ? kSpins : 0), shares(threads) {
+    // Only a pool that has every core for itself binds its threads; with fewer, a thread must be able to move away from a
+    // core that another program uses. The caller's thread is not the pool's to bind: it runs on the core that is left.
+    const std::vector<std::vector<int>>& cores = usable_cores();
+    const bool bind = spins > 0 && static_cast<size_t>(threads) == cores.size();
     workers.reserve(threads - 1);
-    for (int t = 1; t < threads; ++t) workers.emplace_back([this, t] { work(t); });
+    for (int t = 1; t < threads; ++t)
+      workers.emplace_back([this, t, bind, &cores] {
+        if (bind) bind_thread(cores[static_cast<size_t>(t)]);
+        work(t);
+      });
   }
 
   ~Impl() {
@@ -97,6 +116,27 @@ struct ThreadPool::Impl {
     for (int i = 0; i < threads; ++i) run_share((thread + i) % threads, thread);
   }
 
+  using Clock = std::chrono::steady_clock;
+
+  // Waits until all pieces are done, and judges how long that took.
+  void wait_for_others(Clock::time_point start) {
+    uint32_t left = remaining.load(std::memory_order_acquire);
+    if (left == 0) return note_loop(false);
+    const Clock::time_point idle = Clock::now();
+    for (; left != 0; left = remaining.load(std::memory_order_acquire)) wait_for_change(remaining, left);
+    const auto waited = Clock::now() - idle;
+    note_loop(waited > kStall && waited > kStallOfWork * (idle - start));
+  }
+
+  void note_loop(bool stalled) {
+    if (!stalled) {
+      if (++since_stall > kMostAlone) alone = 0;
+      return;
+    }
+    if (since_stall < kLoopsApart) alone_left = alone = std::clamp(2 * alone, kFirstAlone, kMostAlone);
+    since_stall = 0;
+  }
+
   void work(int thread) {
     uint32_t seen = 0;
     while (true) {
@@ -111,6 +151,8 @@ struct ThreadPool::Impl {
   // The loop that runs now. Written by the caller before the shares are reset; read only by holders of a piece.
   const std::function<void(int64_t, int64_t, int)>* body = nullptr;
   int64_t count = 0, grain = 1, units = 0;
+  // Of the caller: loops since one stalled, loops that still run alone, and how many did the last time.
+  int since_stall = kLoopsApart, alone_left = 0, alone = 0;
 
   std::vector<Share> shares;
   alignas(64) std::atomic<uint32_t> generation{0};  // rises with each loop
@@ -134,10 +176,13 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
   p.count = count;
   p.grain = std::max<int64_t>(1, grain);
   p.units = (count - 1) / p.grain + 1;
-  if (p.threads == 1 || p.units == 1) {
+  const bool alone = p.alone_left > 0;
+  if (alone) --p.alone_left;
+  if (p.threads == 1 || p.units == 1 || alone) {
     body(0, count, 0);
     return;
   }
+  const Impl::Clock::time_point start = Impl::Clock::now();
   uint32_t pieces = 0;
   for (int t = 0; t < p.threads; ++t) pieces += p.pieces_of(t);
   p.remaining.store(pieces, std::memory_order_relaxed);
@@ -146,7 +191,7 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
   p.generation.notify_all();
 
   p.run_pieces(0);
-  for (uint32_t left; (left = p.remaining.load(std::memory_order_acquire)) != 0;) p.wait_for_change(p.remaining, left);
+  p.wait_for_others(start);
 }
 
 }  // namespace halfbyte

@@ -1,4 +1,4 @@
-// A fixed pool of threads for loops over output rows. Work is split into contiguous ranges whose borders depend on the
+// A fixed pool of threads for loops over output rows (docs/threads.md). Work is split into contiguous ranges whose borders depend on the
 // thread count, so a loop body must give the same result for any range (docs/numerics.md): never split a sum.
 #pragma once
 
@@ -20,7 +20,7 @@ class ThreadPool {
 
   // Calls body(begin, end, thread) over [0, count), each range's begin a multiple of `grain`; returns when all are
   // done. thread is in [0, threads()), and no two calls with the same one run at once: it may choose scratch memory. A
-  // thread may get several ranges. The body must not throw and must not call parallel_for on the same pool. One caller
+  // thread may get several ranges, or one all of them. The body must not throw and must not call parallel_for on the same pool. One caller
   // at a time. Everything written before the call is visible in the body, and the body's writes after it.
   void parallel_for(int64_t count, int64_t grain,
                     const std::function<void(int64_t begin, int64_t end, int thread)>& body);

@@ -1,13 +1,18 @@
 #include <array>
 
+#include "base/cpu_features.h"
 #include "decode/logit_sums_tables.h"
 
 namespace halfbyte {
 
 std::span<const LogitFns* const> logit_fns_here() {
 #if defined(__x86_64__)
-  static constexpr std::array<const LogitFns*, 2> kForms{&kLogitFnsBaseline, &kLogitFnsAvx2};
-  static const size_t count = __builtin_cpu_supports("avx2") ? 2 : 1;
+  static constexpr std::array<const LogitFns*, 3> kForms{&kLogitFnsBaseline, &kLogitFnsAvx2, &kLogitFnsAvx512};
+  static const size_t count = [] {
+    const CpuFeatures& cpu = cpu_features();
+    if (!cpu.avx2) return 1;
+    return cpu.avx512f && cpu.avx512dq && cpu.avx512bw && cpu.avx512vl ? 3 : 2;
+  }();
 #else
   static constexpr std::array<const LogitFns*, 1> kForms{&kLogitFnsBaseline};
   static constexpr size_t count = 1;

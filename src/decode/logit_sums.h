@@ -1,5 +1,5 @@
 // The passes over a row of logits that every token pays for: maximum, log-sum-exp with entropy, and draw weights.
-// Orders of sums: docs/numerics.md 4. One source (logit_sums.cpp) is compiled for the baseline and for AVX2; both give
+// Orders of sums: docs/numerics.md 4. One source (logit_sums.cpp) is compiled for the baseline, AVX2 and AVX-512; all give
 // the same bits, and the CPU decides which runs.
 #pragma once
 
@@ -16,7 +16,7 @@ struct LogitSums {
 };
 
 struct LogitFns {
-  std::string_view name;  // "baseline", "avx2"
+  std::string_view name;  // "baseline", "avx2", "avx512"
   // The largest logit. NaN when a logit is NaN or +infinity, or when all are -infinity (one that is banned).
   float (*finite_max)(const float* logits, int64_t count);
   LogitSums (*sums)(const float* logits, int64_t count, float max);

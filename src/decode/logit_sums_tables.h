@@ -8,6 +8,7 @@ namespace halfbyte {
 extern const LogitFns kLogitFnsBaseline;
 #if defined(__x86_64__)
 extern const LogitFns kLogitFnsAvx2;
+extern const LogitFns kLogitFnsAvx512;
 #endif
 
 }  // namespace halfbyte

@@ -15,16 +15,11 @@ namespace {
 constexpr int64_t kScoreRows = 16;
 
 DecoderLimits decoder_limits(const RunnerLimits& limits) {
-  return {limits.prefill_chunk + limits.max_batch, limits.max_batch};
+  return {limits.prefill_chunk + limits.max_batch, limits.max_batch, limits.pages * limits.page_tokens};
 }
 
 int64_t logit_rows(const RunnerLimits& limits) {
   return std::max(limits.max_batch, kScoreRows);
-}
-
-KvShape kv_shape(const ModelFacts& model, int64_t page_tokens) {
-  const ModelConfig& c = model.config;
-  return {c.layers, c.kv_heads, c.head_dim, page_tokens, model.plan.kv};
 }
 
 class CpuRunner final : public Runner {
@@ -88,8 +83,8 @@ class CpuRunner final : public Runner {
 
   void restore_pages(Request& request) {
     const size_t page_bytes = cache_.shape().page_bytes();
-    const auto held =
-        static_cast<size_t>((request.computed + cache_.shape().page_tokens - 1) / cache_.shape().page_tokens);
+    const auto held = static_cast<size_t>((request.computed + cache_.shape().layout.page_tokens - 1) /
+                                          cache_.shape().layout.page_tokens);
     for (size_t i = 0; i < held; ++i)
       std::memcpy(cache_.page(request.pages[i]).data(), request.saved_kv.get() + i * page_bytes, page_bytes);
     request.saved_kv.reset();
@@ -165,13 +160,14 @@ class CpuRunner final : public Runner {
 }  // namespace
 
 Result<std::unique_ptr<Runner>> make_cpu_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits) {
-  HB_ASSIGN(KvCache cache, KvCache::create(kv_shape(model->impl(), limits.page_tokens), limits.pages));
+  HB_ASSIGN(KvCache cache,
+            KvCache::create(kv_shape(model->config(), model->plan().kv, limits.page_tokens), limits.pages));
   return std::unique_ptr<Runner>(std::make_unique<CpuRunner>(std::move(model), limits, std::move(cache)));
 }
 
 RunnerFootprint cpu_runner_footprint(const ModelFacts& model, const RunnerLimits& limits) {
   RunnerFootprint out;
-  out.kv = static_cast<uint64_t>(limits.pages) * kv_shape(model, limits.page_tokens).page_bytes();
+  out.kv = static_cast<uint64_t>(limits.pages) * kv_shape(model.config, model.plan.kv, limits.page_tokens).page_bytes();
   const auto vocab = static_cast<uint64_t>(model.config.vocab);
   const uint64_t sampler_bytes = vocab * (2 * sizeof(uint32_t) + 2 * sizeof(float));
   out.work = Decoder::work_bytes(model, decoder_limits(limits), limits.threads) +

@@ -144,7 +144,9 @@ Result<float> read_scalar(const TensorSource& source, const TensorInfo& tensor) 
   return value;
 }
 
-Result<float> read_scale(const TensorSource& source, const TensorInfo& tensor) {
+}  // namespace
+
+Result<float> load_scale(const TensorSource& source, const TensorInfo& tensor) {
   HB_ASSIGN(const float value, read_scalar(source, tensor));
   if (!(value > 0.0f) || !std::isfinite(value) || !std::isfinite(1.0f / value)) {
     return source.error(
@@ -153,6 +155,8 @@ Result<float> read_scale(const TensorSource& source, const TensorInfo& tensor) {
   }
   return value;
 }
+
+namespace {
 
 // 8 bytes of codes that are all +0 or -0.
 bool is_zero_block(const std::byte* codes) {
@@ -231,14 +235,14 @@ Result<QuantLinear> load_packed(const TensorSource& source, const LinearFacts& f
     }
   }
   if (scan.any_codes) {
-    HB_ASSIGN(out.tensor_scale, read_scale(source, *facts.tensor_scale));
+    HB_ASSIGN(out.tensor_scale, load_scale(source, *facts.tensor_scale));
   } else {
     // ModelOpt writes scale 0 (and NaN block scales) for a tensor of zeros; any multiplier gives the same zeros.
     HB_TRY(read_scalar(source, *facts.tensor_scale).status());
     out.tensor_scale = 1.0f;
   }
   if (facts.input_scale != nullptr) {
-    HB_ASSIGN(out.input_scale, read_scale(source, *facts.input_scale));
+    HB_ASSIGN(out.input_scale, load_scale(source, *facts.input_scale));
   }
   return out;
 }

@@ -39,4 +39,7 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
 Result<QuantLinear> load_quant_linear(const TensorSource& source, const QuantConfig& quant, std::string_view module,
                                       std::vector<std::string>* warnings = nullptr);
 
+// One number, stored as [] or [1], that is finite and positive and whose reciprocal is finite.
+Result<float> load_scale(const TensorSource& source, const TensorInfo& tensor);
+
 }  // namespace halfbyte

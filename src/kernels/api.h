@@ -71,32 +71,75 @@ using RopeFn = void (*)(float* x, const float* cos, const float* sin, int64_t he
 // out = silu(gate) * up, elementwise over n.
 using SiluMulFn = void (*)(const float* gate, const float* up, int64_t n, float* out);
 
-// One page of a KV cache holds, for one layer, K then V as [kv_heads, page_tokens, head_dim]; see model/kv_cache.h.
+// How a cache holds keys and values (docs/numerics.md 5).
+enum class KvFormat : uint8_t { kF32, kBF16, kFP8, kNVFP4, kE1M2 };
+
+// A part of a page: the keys, or the values, of one head and layer.
+//
+//   keys    transposed, so that the lanes of a vector are positions: [head_dim / unit][page_tokens][unit] elements; a unit
+//           is 2 channels, in FP32 one. 4-bit: the low nibble is the even channel; then scales [blocks][page_tokens]
+//   values  [page_tokens][head_dim] elements, 4-bit the even channel in the low nibble; then scales [page_tokens][blocks]
+struct KvLayout {
+  KvFormat format = KvFormat::kBF16;
+  int64_t page_tokens = 0;  // a power of two
+  int64_t head_dim = 0;     // even
+};
+size_t kv_part_bytes(const KvLayout& layout);
+const char* kv_format_name(KvFormat format);  // "f32", "bf16", "fp8", "nvfp4", "e1m2"
+
+// Rounds one position's key and value [head_dim] of one head into the parts it belongs to, at `slot` (position mod
+// page_tokens). Other slots are not touched, so different positions may be stored at the same time. Scales: as KvView.
+using KvStoreFn = void (*)(const KvLayout& layout, int64_t slot, const float* key, float key_scale, const float* value,
+                           float value_scale, std::byte* key_part, std::byte* value_part);
+
+// One sequence's cache in one layer. A page holds the keys' parts of all heads, then the values' parts.
 struct KvView {
-  const std::byte* const* pages = nullptr;  // the sequence's pages, in order, for this layer
-  int64_t page_tokens = 0;
+  const std::byte* const* pages = nullptr;  // in order of positions
+  KvLayout layout;
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  bool bf16 = true;  // else FP32
+  float key_scale = 1.0f, value_scale = 1.0f;  // of FP8 and 4-bit formats
 };
 
-// Causal attention of one query row at `position` (sees positions 0..position) for the query heads of one KV head.
-// q, out: [group, head_dim], group = heads / kv_heads; scratch: attention_scratch_floats(group, head_dim) floats, no
-// alignment asked. page_tokens is a power of two.
-using AttentionFn = void (*)(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position,
-                             float scale, float* scratch, float* out);
+// Causal attention for the query heads of one KV head. Row i is the query at position + i, sees positions 0 .. position + i,
+// and lies, [group, head_dim], at q + i * stride; its result at out + i * stride. group = heads / kv_heads.
+struct AttentionRows {
+  const float* q = nullptr;
+  float* out = nullptr;
+  int64_t stride = 0;
+  int64_t position = 0;
+  int64_t count = 0;  // 1 to attention_rows(group)
+  int64_t kv_head = 0;
+  int64_t group = 0;
+  float scale = 0.0f;  // of the scores: 1 / sqrt(head_dim)
+};
+
+// Positions are cut at absolute multiples of this many, and a row's cuts are merged in ascending order: so the cuts of a
+// row may be computed apart and nothing depends on who computes which.
+inline constexpr int64_t kAttentionCut = 256;
+
+// What one cut of one row (count == 1) gives: o [group, head_dim], m [group], l [group].
+int64_t attention_partial_floats(int64_t group, int64_t head_dim);
+// Rows that one call takes at most; more share each read of the cache.
+int64_t attention_rows(int64_t group);
+// Scratch of one call; no alignment asked.
 int64_t attention_scratch_floats(int64_t group, int64_t head_dim);
 
-// BF16 rounding of n values, for the cache.
-using ToBf16Fn = void (*)(const float* x, int64_t n, uint16_t* out);
+struct AttentionKernels {
+  // All cuts of every row.
+  void (*rows)(const KvView& kv, const AttentionRows& rows, float* scratch);
+  // One cut [cut * kAttentionCut, ...) of a single row, into a partial. rows.out is not used.
+  void (*cut)(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial);
+  // The result [group, head_dim] of a row from its partials in ascending order, one behind the other. They are used up.
+  void (*merge)(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out);
+};
 
 struct VectorKernels {
   Isa isa;
   RmsNormFn rmsnorm;
   RopeFn rope;
   SiluMulFn silu_mul;
-  AttentionFn attention;
-  ToBf16Fn to_bf16;
+  AttentionKernels attention;
+  KvStoreFn store_kv;
 };
 
 }  // namespace halfbyte

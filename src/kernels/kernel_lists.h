@@ -27,6 +27,7 @@ std::span<const LinearKernel> linear_nvfp4_amx();
 std::span<const LinearKernel> linear_mxfp4_amx();
 std::span<const LinearKernel> linear_bf16_amx();
 const VectorKernels& vector_kernels_avx2();
+void silu_mul_avx512(const float* gate, const float* up, int64_t n, float* out);
 }  // namespace cpu
 #endif
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/cpu_features.h"
-#include "kernels/attention_layout.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/kernel_lists.h"
 
 namespace halfbyte {
@@ -42,6 +42,7 @@ std::string missing_features(Isa isa) {
   if (isa >= Isa::kAvx2) {
     need("avx2", cpu.avx2);
     need("fma", cpu.fma);
+    need("f16c", cpu.f16c);
   }
   if (isa >= Isa::kAvx512) {
     need("avx512f", cpu.avx512f);
@@ -145,13 +146,20 @@ const LinearKernel* find_linear_kernel_named(std::string_view name) {
 
 const VectorKernels& vector_kernels([[maybe_unused]] Isa isa) {
 #if defined(HALFBYTE_X86_KERNELS)
+  if (isa >= Isa::kAvx512) {
+    // Norm and rope are too short to gain from longer vectors: their AVX2 forms run.
+    static const VectorKernels kAvx512 = [] {
+      VectorKernels k = cpu::vector_kernels_avx2();
+      k.isa = Isa::kAvx512;
+      k.silu_mul = &cpu::silu_mul_avx512;
+      k.attention = {&cpu::attention_rows_avx512, &cpu::attention_cut_avx512, &cpu::attention_merge_avx512};
+      return k;
+    }();
+    return kAvx512;
+  }
   if (isa >= Isa::kAvx2) return cpu::vector_kernels_avx2();
 #endif
   return ref::vector_kernels();
-}
-
-int64_t attention_scratch_floats(int64_t group, int64_t head_dim) {
-  return attention_scratch(group, head_dim);
 }
 
 std::string registry_text() {

@@ -32,6 +32,7 @@ struct WorkSizes {
   size_t hidden, heads, kv, mlp, angles;  // floats
   size_t rounded;                         // bytes
   size_t scratch;                         // floats, of one thread
+  size_t jobs, partials;                  // of attention: calls, and results of single cuts
 };
 
 WorkSizes work_sizes(const ModelFacts& model, const DecoderLimits& limits) {
@@ -45,6 +46,10 @@ WorkSizes work_sizes(const ModelFacts& model, const DecoderLimits& limits) {
   s.angles = rows * static_cast<size_t>(c.head_dim / 2);
   s.rounded = rows * model.rounded_row_bytes;
   s.scratch = static_cast<size_t>(attention_scratch_floats(c.group(), c.head_dim));
+  // Every sequence may end in a cut that it only begins. A call takes a cut, or one row at least.
+  const auto cuts = static_cast<size_t>(limits.cache_tokens / kAttentionCut + limits.max_sequences);
+  s.partials = cuts * static_cast<size_t>(c.kv_heads);
+  s.jobs = s.partials + rows * static_cast<size_t>(c.kv_heads);
   return s;
 }
 
@@ -59,7 +64,18 @@ struct Decoder::Workspace {
     int64_t slot;  // position within the page
   };
 
-  Workspace(const WorkSizes& s, int threads, const DecoderLimits& limits, int64_t cache_pages)
+  // One call of an attention kernel: rows of one sequence and KV head, all their cuts or, for a single row, one.
+  struct AttentionJob {
+    int64_t first_row, count, head;
+    int64_t cut;      // -1: all
+    int64_t partial;  // where a single cut's result goes
+  };
+  // The cuts of a row that was split, to be merged.
+  struct AttentionMerge {
+    int64_t row, head, partial, cuts;
+  };
+
+  Workspace(const WorkSizes& s, int threads, const DecoderLimits& limits, int64_t cache_pages, int64_t partial_size)
       : x(s.hidden),
         h(s.hidden),
         q(s.heads),
@@ -72,7 +88,12 @@ struct Decoder::Workspace {
         sin(s.angles),
         rounded(Buffer::allocate(s.rounded)),
         scratch(s.scratch * static_cast<size_t>(threads)),
-        scratch_floats(s.scratch) {
+        scratch_floats(s.scratch),
+        partials(s.partials * static_cast<size_t>(partial_size)),
+        partial_floats(partial_size),
+        max_partials(static_cast<int64_t>(s.partials)) {
+    jobs.reserve(s.jobs);
+    merges.reserve(s.jobs);
     rows.reserve(static_cast<size_t>(limits.max_rows));
     views.reserve(static_cast<size_t>(limits.max_sequences));
     pages.reserve(static_cast<size_t>(cache_pages));
@@ -90,6 +111,10 @@ struct Decoder::Workspace {
   Buffer rounded;               // [rows, activation_bytes(k)]: a linear's input as its kernel reads it
   std::vector<float> scratch;   // [threads, scratch_floats]
   size_t scratch_floats;
+  std::vector<float> partials;  // [max_partials, partial_floats]
+  int64_t partial_floats, max_partials;
+  std::vector<AttentionJob> jobs;  // of the batch, the same for every layer
+  std::vector<AttentionMerge> merges;
   std::vector<int32_t> pages;                   // of all sequences of the batch, one after the other
   std::vector<const std::byte*> page_pointers;  // the same for one layer
   std::vector<KvView> views;                    // [sequences], into page_pointers
@@ -101,14 +126,18 @@ Decoder::Decoder(const Model& model, ThreadPool& pool, KvCache& cache, const Dec
       pool_(pool),
       cache_(cache),
       limits_(limits),
-      work_(std::make_unique<Workspace>(work_sizes(model_, limits), pool.threads(), limits, cache.pages())) {}
+      work_(std::make_unique<Workspace>(work_sizes(model_, limits), pool.threads(), limits, cache.pages(),
+                                        attention_partial_floats(model_.config.group(), model_.config.head_dim))) {}
 
 Decoder::~Decoder() = default;
 
 uint64_t Decoder::work_bytes(const ModelFacts& model, const DecoderLimits& limits, int threads) {
   const WorkSizes s = work_sizes(model, limits);
-  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.scratch * static_cast<size_t>(threads);
-  return floats * sizeof(float) + s.rounded + static_cast<size_t>(limits.max_rows) * sizeof(Workspace::Row);
+  const auto partial = static_cast<size_t>(attention_partial_floats(model.config.group(), model.config.head_dim));
+  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.scratch * static_cast<size_t>(threads) +
+                        s.partials * partial;
+  return floats * sizeof(float) + s.rounded + static_cast<size_t>(limits.max_rows) * sizeof(Workspace::Row) +
+         s.jobs * (sizeof(Workspace::AttentionJob) + sizeof(Workspace::AttentionMerge));
 }
 
 void Decoder::forward(std::span<const SequenceRows> batch, const LinearTap* tap) {
@@ -127,7 +156,7 @@ void Decoder::run_layer(const LayerWeights& w, int64_t layer) {
   linear(s.h.data(), rows, decode_rows_,
          std::array<Output, 3>{{{w.q, s.q.data()}, {w.k, s.k.data()}, {w.v, s.v.data()}}});
   rotate_and_append(w, layer);
-  attention(layer);
+  attention(w, layer);
   linear(s.attended.data(), rows, decode_rows_, std::array<Output, 1>{{{w.o, s.h.data()}}});
   add_to_residual();
 
@@ -157,7 +186,7 @@ void Decoder::place(std::span<const SequenceRows> batch) {
   s.pages.clear();
   s.views.clear();
   decode_rows_ = 0;
-  const int64_t page_tokens = cache_.shape().page_tokens;
+  const int64_t page_tokens = cache_.shape().layout.page_tokens;
   for (const SequenceRows& sequence : batch) {
     if (sequence.role == RowRole::kDecode) {
       assert(decode_rows_ == static_cast<int64_t>(s.rows.size()) && "decode rows come first");
@@ -169,8 +198,7 @@ void Decoder::place(std::span<const SequenceRows> batch) {
                         sequence.pages[static_cast<size_t>(position / page_tokens)], position % page_tokens});
     }
     s.pages.insert(s.pages.end(), sequence.pages.begin(), sequence.pages.end());
-    s.views.push_back(
-        {nullptr, page_tokens, model_.config.kv_heads, model_.config.head_dim, cache_.shape().kind == KvKind::kBF16});
+    s.views.push_back({nullptr, cache_.shape().layout, model_.config.kv_heads});
   }
   assert(static_cast<int64_t>(s.rows.size()) <= limits_.max_rows);
   // The pointers' places are fixed now; attention() fills them for each layer.
@@ -180,6 +208,8 @@ void Decoder::place(std::span<const SequenceRows> batch) {
     s.views[i].pages = s.page_pointers.data() + first;
     first += batch[i].pages.size();
   }
+
+  plan_attention(batch);
 
   const int64_t hidden = model_.config.hidden, half = model_.config.head_dim / 2;
   const auto body = [&](int64_t begin, int64_t end, int) {
@@ -291,31 +321,77 @@ void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {
       }
       kernels_.rope(q, cos, sin, c.heads, c.head_dim);
       kernels_.rope(k, cos, sin, c.kv_heads, c.head_dim);
-      for (int64_t head = 0; head < c.kv_heads; ++head)
-        cache_.store(kernels_, row.page, layer, head, row.slot, k + head * c.head_dim, v + head * c.head_dim);
+      for (int64_t head = 0; head < c.kv_heads; ++head) {
+        const KvCache::Parts parts = cache_.parts(row.page, layer, head);
+        kernels_.store_kv(cache_.shape().layout, row.slot, k + head * c.head_dim, w.key_scale, v + head * c.head_dim,
+                          w.value_scale, parts.keys, parts.values);
+      }
     }
   };
   pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, std::ref(body));
 }
 
-void Decoder::attention(int64_t layer) {
+// Which calls attention is made of. A single row (a generated token) is split by cuts, so that few KV heads keep all
+// threads busy; rows of a prompt go together, so that they share reads. What is computed does not depend on it.
+void Decoder::plan_attention(std::span<const SequenceRows> batch) {
+  Workspace& s = *work_;
+  const int64_t heads = model_.config.kv_heads, most = attention_rows(model_.config.group());
+  s.jobs.clear();
+  s.merges.clear();
+  int64_t row = 0, partials = 0;
+  for (const SequenceRows& sequence : batch) {
+    const auto rows = static_cast<int64_t>(sequence.tokens.size());
+    const int64_t cuts = sequence.position / kAttentionCut + 1;
+    const bool split = rows == 1 && cuts > 1 && partials + cuts * heads <= s.max_partials;
+    // Heads outermost: later rows see more positions, and so every thread gets early and late ones.
+    for (int64_t head = 0; head < heads; ++head) {
+      if (split) {
+        s.merges.push_back({row, head, partials, cuts});
+        for (int64_t cut = 0; cut < cuts; ++cut) s.jobs.push_back({row, 1, head, cut, partials++});
+        continue;
+      }
+      for (int64_t i = 0; i < rows; i += most) s.jobs.push_back({row + i, std::min(most, rows - i), head, -1, 0});
+    }
+    row += rows;
+  }
+}
+
+void Decoder::attention(const LayerWeights& w, int64_t layer) {
   Workspace& s = *work_;
   const ModelConfig& c = model_.config;
   for (size_t i = 0; i < s.pages.size(); ++i) s.page_pointers[i] = cache_.layer_page(s.pages[i], layer);
-  const auto rows = static_cast<int64_t>(s.rows.size());
+  for (KvView& view : s.views) {
+    view.key_scale = w.key_scale;
+    view.value_scale = w.value_scale;
+  }
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)));
-  // Heads outermost: later rows of a prompt see more positions, and so every thread gets early and late ones.
-  const auto body = [&](int64_t begin, int64_t end, int thread) {
+  const auto partial = [&](int64_t index) { return s.partials.data() + index * s.partial_floats; };
+  const auto attend = [&](int64_t begin, int64_t end, int thread) {
     float* scratch = s.scratch.data() + static_cast<size_t>(thread) * s.scratch_floats;
-    for (int64_t job = begin; job < end; ++job) {
-      const int64_t head = job / rows, r = job % rows;
-      const Workspace::Row& row = s.rows[static_cast<size_t>(r)];
-      const int64_t at = r * c.q_width() + head * c.group() * c.head_dim;
-      kernels_.attention(s.q.data() + at, s.views[static_cast<size_t>(row.sequence)], head, c.group(), row.position,
-                         scale, scratch, s.attended.data() + at);
+    for (int64_t j = begin; j < end; ++j) {
+      const Workspace::AttentionJob& job = s.jobs[static_cast<size_t>(j)];
+      const Workspace::Row& row = s.rows[static_cast<size_t>(job.first_row)];
+      const int64_t at = job.first_row * c.q_width() + job.head * c.group() * c.head_dim;
+      const KvView& view = s.views[static_cast<size_t>(row.sequence)];
+      const AttentionRows rows{
+          s.q.data() + at, s.attended.data() + at, c.q_width(), row.position, job.count, job.head, c.group(), scale};
+      if (job.cut < 0) {
+        kernels_.attention.rows(view, rows, scratch);
+      } else {
+        kernels_.attention.cut(view, rows, job.cut, scratch, partial(job.partial));
+      }
     }
   };
-  pool_.parallel_for(rows * c.kv_heads, 1, std::ref(body));
+  pool_.parallel_for(static_cast<int64_t>(s.jobs.size()), 1, std::ref(attend));
+
+  const auto merge = [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Workspace::AttentionMerge& m = s.merges[static_cast<size_t>(i)];
+      kernels_.attention.merge(partial(m.partial), m.cuts, c.group(), c.head_dim,
+                               s.attended.data() + m.row * c.q_width() + m.head * c.group() * c.head_dim);
+    }
+  };
+  pool_.parallel_for(static_cast<int64_t>(s.merges.size()), 1, std::ref(merge));
 }
 
 void Decoder::silu_mul() {

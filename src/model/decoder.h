@@ -32,6 +32,7 @@ using LinearTap = std::function<void(const std::string& linear, std::span<const 
 struct DecoderLimits {
   int64_t max_rows = 0;       // rows in one forward()
   int64_t max_sequences = 0;  // sequences in one forward()
+  int64_t cache_tokens = 0;   // positions that the cache holds
 };
 
 // Thread-compatible. Allocates everything it needs when it is made.
@@ -76,7 +77,8 @@ class Decoder {
   void multiply(const Rows& rows, std::span<const Output> outputs);
   void multiply_range(const Output& output, const std::byte* input, const Rows& rows, int64_t begin, int64_t end);
   void rotate_and_append(const LayerWeights& w, int64_t layer);
-  void attention(int64_t layer);
+  void plan_attention(std::span<const SequenceRows> batch);
+  void attention(const LayerWeights& w, int64_t layer);
   void silu_mul();
   void add_to_residual();
 

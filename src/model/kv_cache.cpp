@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <utility>
 
 #include "base/checked.h"
@@ -10,15 +9,22 @@
 namespace halfbyte {
 namespace {
 
-void store_row(const VectorKernels& kernels, KvKind kind, const float* values, int64_t count, std::byte* out) {
-  if (kind == KvKind::kF32) {
-    std::memcpy(out, values, static_cast<size_t>(count) * sizeof(float));
-  } else {
-    kernels.to_bf16(values, count, reinterpret_cast<uint16_t*>(out));
+KvFormat format_of(KvKind kind) {
+  switch (kind) {
+    case KvKind::kF32: return KvFormat::kF32;
+    case KvKind::kBF16: return KvFormat::kBF16;
+    case KvKind::kFP8: return KvFormat::kFP8;
+    case KvKind::kNVFP4: return KvFormat::kNVFP4;
+    case KvKind::kE1M2: return KvFormat::kE1M2;
   }
+  return KvFormat::kBF16;
 }
 
 }  // namespace
+
+KvShape kv_shape(const ModelConfig& config, KvKind kind, int64_t page_tokens) {
+  return {config.layers, config.kv_heads, {format_of(kind), page_tokens, config.head_dim}};
+}
 
 Result<KvCache> KvCache::create(const KvShape& shape, int64_t pages) {
   const auto bytes = checked_mul(static_cast<uint64_t>(pages), shape.page_bytes());
@@ -55,12 +61,11 @@ KvCache::~KvCache() {
   if (base_ != nullptr) munmap(base_, mapped_bytes_);
 }
 
-void KvCache::store(const VectorKernels& kernels, int32_t page_id, int64_t layer, int64_t kv_head, int64_t slot,
-                    const float* key, const float* value) {
-  std::byte* at = page(page_id).data() + static_cast<size_t>(layer) * shape_.layer_bytes() +
-                  static_cast<size_t>((kv_head * shape_.page_tokens + slot) * shape_.head_dim) * shape_.value_bytes();
-  store_row(kernels, shape_.kind, key, shape_.head_dim, at);
-  store_row(kernels, shape_.kind, value, shape_.head_dim, at + shape_.half_layer_bytes());
+KvCache::Parts KvCache::parts(int32_t id, int64_t layer, int64_t kv_head) {
+  const size_t part = kv_part_bytes(shape_.layout);
+  std::byte* keys =
+      page(id).data() + static_cast<size_t>(layer) * shape_.layer_bytes() + static_cast<size_t>(kv_head) * part;
+  return {keys, keys + static_cast<size_t>(shape_.kv_heads) * part};
 }
 
 }  // namespace halfbyte

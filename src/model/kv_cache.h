@@ -1,7 +1,7 @@
 // The paged cache of keys and values of all layers.
 //
-// A page holds page_tokens positions of one sequence, for every layer: [layers][K, V][kv_heads][page_tokens][head_dim],
-// in BF16 or FP32. So a page is one run of bytes to save and restore, and within a layer a head's keys are contiguous.
+// A page holds page_tokens positions of one sequence, for every layer: [layers][keys, values][kv_heads] parts (KvLayout in
+// kernels/api.h). So a page is one run of bytes to save and restore, and within a layer a head's keys are contiguous.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 #include "base/result.h"
 #include "halfbyte/plan.h"
 #include "kernels/api.h"
+#include "model/config.h"
 
 namespace halfbyte {
 
 struct KvShape {
   int64_t layers = 0;
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t page_tokens = 0;
-  KvKind kind = KvKind::kBF16;
+  KvLayout layout;
 
-  size_t value_bytes() const { return kind == KvKind::kBF16 ? 2 : 4; }
-  // K or V of one layer in one page.
-  size_t half_layer_bytes() const { return static_cast<size_t>(kv_heads * page_tokens * head_dim) * value_bytes(); }
-  size_t layer_bytes() const { return 2 * half_layer_bytes(); }
+  // Keys and values of all heads of one layer in one page.
+  size_t layer_bytes() const { return 2 * static_cast<size_t>(kv_heads) * kv_part_bytes(layout); }
   size_t page_bytes() const { return static_cast<size_t>(layers) * layer_bytes(); }
 };
+
+// The shape of a model's cache in a plan.
+KvShape kv_shape(const ModelConfig& config, KvKind kind, int64_t page_tokens);
 
 // Thread-compatible; different positions may be written at the same time.
 class KvCache {
@@ -48,10 +48,12 @@ class KvCache {
     return base_ + static_cast<size_t>(id) * shape_.page_bytes() + static_cast<size_t>(layer) * shape_.layer_bytes();
   }
 
-  // Stores one head's key and value [head_dim] at `slot` (position mod page_tokens) of a page, rounded to the cache's
-  // type.
-  void store(const VectorKernels& kernels, int32_t page, int64_t layer, int64_t kv_head, int64_t slot, const float* key,
-             const float* value);
+  // Where one head's keys and values of a layer lie in a page: what KvStoreFn writes to.
+  struct Parts {
+    std::byte* keys;
+    std::byte* values;
+  };
+  Parts parts(int32_t id, int64_t layer, int64_t kv_head);
 
  private:
   KvCache() = default;

@@ -51,6 +51,11 @@ class Loader {
     return out;
   }
 
+  Result<float> cache_scale(const TensorInfo* tensor) {
+    if (tensor == nullptr) return 1.0f;
+    return load_scale(tensors_, *tensor);
+  }
+
   Status read_vector(const TensorInfo& tensor, std::span<float> out) {
     HB_TRY(tensors_.read_rows(tensor, 0, 1, out));
     return check_finite(tensor, out);
@@ -96,6 +101,8 @@ class Loader {
     HB_ASSIGN(out.attention_norm, vector(task.attention_norm));
     HB_ASSIGN(out.q_norm, vector(task.q_norm));
     HB_ASSIGN(out.k_norm, vector(task.k_norm));
+    HB_ASSIGN(out.key_scale, cache_scale(task.key_scale));
+    HB_ASSIGN(out.value_scale, cache_scale(task.value_scale));
     HB_TRY(load_linears(std::array{Job{&task.q, &out.q}, Job{&task.k, &out.k}, Job{&task.v, &out.v}}));
     HB_TRY(load_linears(std::array{Job{&task.o, &out.o}}));
     HB_ASSIGN(out.mlp_norm, vector(task.mlp_norm));

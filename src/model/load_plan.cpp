@@ -123,10 +123,26 @@ class Planner {
     HB_TRY(linear(prefix + "mlp.gate_proj", c.intermediate, c.hidden, c.mlp_bias, layer.gate));
     HB_TRY(linear(prefix + "mlp.up_proj", c.intermediate, c.hidden, c.mlp_bias, layer.up));
     HB_TRY(linear(prefix + "mlp.down_proj", c.hidden, c.intermediate, c.mlp_bias, layer.down));
-    used_.insert(prefix + "self_attn.k_proj.k_scale");  // of an FP8 or FP4 cache; ours is BF16 or FP32
-    used_.insert(prefix + "self_attn.v_proj.v_scale");
+    layer.key_scale = kv_scale(prefix, "k");
+    layer.value_scale = kv_scale(prefix, "v");
     return {};
   }
+
+  // "k" or "v": its scale, if the plan's cache has one. ModelOpt and compressed-tensors put it in different places.
+  const TensorInfo* kv_scale(const std::string& prefix, const std::string& part) {
+    const bool wanted = scaled_kv() && out_.plan.kv_scale == KvScale::kCheckpoint;
+    const TensorInfo* found = nullptr;
+    for (const std::string& owner : {part + "_proj.", std::string(), std::string("attn.")}) {
+      const TensorInfo* t = tensors().find(prefix + "self_attn." + owner + part + "_scale");
+      if (t == nullptr) continue;
+      used_.insert(t->name);
+      if (found == nullptr) found = t;
+    }
+    if (wanted && found == nullptr) ++missing_kv_scales_;
+    return wanted ? found : nullptr;
+  }
+
+  bool scaled_kv() const { return out_.plan.kv != KvKind::kF32 && out_.plan.kv != KvKind::kBF16; }
 
   Status plan_head() {
     const ModelConfig& c = out_.config;
@@ -227,6 +243,9 @@ class Planner {
       out_.notes.push_back(
           std::to_string(rounded) +
           " linears that the checkpoint keeps in higher precision were rounded to FP4, as the plan says");
+    if (missing_kv_scales_ > 0 && missing_kv_scales_ < 2 * out_.config.layers)
+      out_.notes.push_back(std::to_string(missing_kv_scales_) +
+                           " layers' keys or values have no scale for the cache in the checkpoint; theirs is 1");
     if (plain > 0)
       out_.notes.push_back(
           std::to_string(plain) +
@@ -236,6 +255,7 @@ class Planner {
   const ModelSource& source_;
   LoadPlan& out_;
   std::set<std::string, std::less<>> used_;
+  int64_t missing_kv_scales_ = 0;
 };
 
 Result<std::string> read_text(const std::string& path) {
@@ -289,7 +309,8 @@ Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig&
   return plan;
 }
 
-Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<PrecisionPlan>& plan, Isa isa) {
+Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<PrecisionPlan>& plan, Isa isa,
+                                std::optional<KvKind> kv) {
   LoadPlan out;
   HB_ASSIGN(out.config, make_model_config(source.config, source.generation));
   out.config_file = source.config.file;
@@ -299,6 +320,7 @@ Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<P
   } else {
     HB_ASSIGN(out.plan, default_plan(source, out.config));
   }
+  if (kv) out.plan.kv = *kv;
   out.notes = source.quant.warnings;
   HB_TRY(Planner(source, out).run());
   return out;

@@ -32,6 +32,8 @@ struct LayerTask {
   const TensorInfo* mlp_norm = nullptr;
   const TensorInfo* q_norm = nullptr;  // null without qk_norm
   const TensorInfo* k_norm = nullptr;
+  const TensorInfo* key_scale = nullptr;  // of the cache; null: 1
+  const TensorInfo* value_scale = nullptr;
   LinearTask q, k, v, o, gate, up, down;
 };
 
@@ -65,7 +67,8 @@ struct LoadPlan : ModelFacts {
 // quantisation stores with 16-bit activations; else w4a16.
 Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig& config);
 
-// `plan`: the user's, or none. Fails for missing, superfluous or misshapen tensors and for plans without a kernel.
-Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<PrecisionPlan>& plan, Isa isa);
+// `plan`: the user's, or none; `kv` replaces its cache format. Fails for missing, superfluous or misshapen tensors and for plans without a kernel.
+Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<PrecisionPlan>& plan, Isa isa,
+                                std::optional<KvKind> kv = {});
 
 }  // namespace halfbyte

@@ -5,6 +5,7 @@
 #include "formats/bf16.h"
 #include "io/dequantize.h"
 #include "io/model_source.h"
+#include "model/kv_cache.h"
 #include "model/load.h"
 #include "model/model_build.h"
 #include "model/model_impl.h"
@@ -45,7 +46,7 @@ Result<std::shared_ptr<Model>> Model::synthetic(const std::string& shape, const 
 Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, const LoadOptions& options) {
   const Stopwatch clock;
   HB_ASSIGN(const Isa isa, choose_isa(options.kernels));
-  HB_ASSIGN(const LoadPlan load_plan, make_load_plan(source, options.plan, isa));
+  HB_ASSIGN(const LoadPlan load_plan, make_load_plan(source, options.plan, isa, options.kv));
   HB_TRY(check_memory(load_plan.footprint.peak(), source.path + " in plan " + load_plan.plan.preset,
                       "choose a plan with fewer bits (w4a16) or a smaller model"));
   ThreadPool pool(options.threads > 0 ? options.threads : default_thread_count());
@@ -79,8 +80,7 @@ ModelSummary summarize(const ModelSource& source, const LoadPlan& plan) {
 }
 
 uint64_t kv_bytes_per_token(const ModelConfig& config, const PrecisionPlan& plan) {
-  const uint64_t value_bytes = plan.kv == KvKind::kBF16 ? 2 : 4;
-  return static_cast<uint64_t>(2 * config.layers * config.kv_width()) * value_bytes;
+  return kv_shape(config, plan.kv, /*page_tokens=*/1).page_bytes();
 }
 
 }  // namespace halfbyte

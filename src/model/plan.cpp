@@ -24,7 +24,12 @@ constexpr Names<ActivationKind, 4> kActivationNames{{{ActivationKind::kF32, "f32
                                                      {ActivationKind::kF4, "fp4"}}};
 constexpr Names<ActivationScale, 2> kScaleNames{
     {{ActivationScale::kStatic, "static"}, {ActivationScale::kPerToken, "per_token"}}};
-constexpr Names<KvKind, 2> kKvNames{{{KvKind::kF32, "f32"}, {KvKind::kBF16, "bf16"}}};
+constexpr Names<KvKind, 5> kKvNames{{{KvKind::kF32, "f32"},
+                                     {KvKind::kBF16, "bf16"},
+                                     {KvKind::kFP8, "fp8"},
+                                     {KvKind::kNVFP4, "nvfp4"},
+                                     {KvKind::kE1M2, "e1m2"}}};
+constexpr Names<KvScale, 2> kKvScaleNames{{{KvScale::kOne, "1"}, {KvScale::kCheckpoint, "checkpoint"}}};
 
 template <class Kind, size_t N>
 const char* name_in(const Names<Kind, N>& names, Kind kind) {
@@ -126,13 +131,17 @@ std::string_view trimmed(std::string_view s) {
 // "field=value" for the whole plan.
 Status set_plan_field(PrecisionPlan& plan, std::string_view field, std::string_view value) {
   constexpr std::string_view kHead = "head.";
-  if (field == "kv") return set_by_name(kKvNames, field, value, plan.kv);
+  if (field == "kv") return set_kv(plan, value);
+  if (field == "kv_scale") return set_kv_scale(plan, value);
+  if (field == "query")
+    return unsupported("plan field 'query' cannot be chosen yet: queries are used in FP32, unrounded; leave it out");
   if (field == "embedding") return set_embedding(plan, value);
   if (field.starts_with(kHead)) return set_linear_field(plan.head, field.substr(kHead.size()), value);
   if (is_linear_field(field)) return set_linear_field(plan.linear, field, value);
-  return invalid_argument("plan field '" + std::string(field) +
-                          "' is not known, expected weights, activations, activation_scale, head.weights, "
-                          "head.activations, head.activation_scale, embedding, kv, or PATTERN:FIELD for single layers");
+  return invalid_argument(
+      "plan field '" + std::string(field) +
+      "' is not known, expected weights, activations, activation_scale, head.weights, "
+      "head.activations, head.activation_scale, embedding, kv, kv_scale, or PATTERN:FIELD for single layers");
 }
 
 // "pattern:field=value". Neighbouring parts with one pattern make one override.
@@ -171,6 +180,15 @@ const char* name_of(ActivationScale kind) {
 const char* name_of(KvKind kind) {
   return name_in(kKvNames, kind);
 }
+const char* name_of(KvScale kind) {
+  return name_in(kKvScaleNames, kind);
+}
+
+Result<KvKind> parse_kv(std::string_view name) {
+  KvKind kind{};
+  HB_TRY(set_by_name(kKvNames, "kv", name, kind));
+  return kind;
+}
 
 bool is_linear_field(std::string_view field) {
   return field == "weights" || field == "activations" || field == "activation_scale";
@@ -200,6 +218,10 @@ Status set_embedding(PrecisionPlan& plan, std::string_view value) {
 
 Status set_kv(PrecisionPlan& plan, std::string_view value) {
   return set_by_name(kKvNames, "kv", value, plan.kv);
+}
+
+Status set_kv_scale(PrecisionPlan& plan, std::string_view value) {
+  return set_by_name(kKvScaleNames, "kv_scale", value, plan.kv_scale);
 }
 
 Status check_linear_plan(const LinearPlan& plan) {

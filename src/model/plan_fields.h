@@ -16,6 +16,7 @@ bool is_linear_field(std::string_view field);
 Status set_linear_field(LinearPlan& plan, std::string_view field, std::string_view value);
 Status set_embedding(PrecisionPlan& plan, std::string_view value);
 Status set_kv(PrecisionPlan& plan, std::string_view value);
+Status set_kv_scale(PrecisionPlan& plan, std::string_view value);
 
 // invalid_argument for a combination that has no meaning: fp8 and fp4 activations need FP4 weights.
 Status check_linear_plan(const LinearPlan& plan);

@@ -79,11 +79,13 @@ Status read_plan(const JsonValue& root, PrecisionPlan& plan) {
       HB_TRY(set_from(value, [&](std::string_view text) { return set_embedding(plan, text); }));
     } else if (key == "kv") {
       HB_TRY(set_from(value, [&](std::string_view text) { return set_kv(plan, text); }));
+    } else if (key == "kv_scale") {
+      HB_TRY(set_from(value, [&](std::string_view text) { return set_kv_scale(plan, text); }));
     } else if (key == "overrides") {
       HB_ASSIGN(const auto elements, value.elements());
       for (const JsonValue& element : elements) HB_TRY(read_override(element, plan.overrides.emplace_back()));
     } else {
-      return unknown_key(root, key, "version, preset, linear, head, embedding, kv or overrides");
+      return unknown_key(root, key, "version, preset, linear, head, embedding, kv, kv_scale or overrides");
     }
   }
   return {};
@@ -99,6 +101,7 @@ std::string plan_to_json(const PrecisionPlan& plan) {
   out["head"] = linear_json(plan.head);
   out["embedding"] = name_of(plan.embedding);
   out["kv"] = name_of(plan.kv);
+  out["kv_scale"] = name_of(plan.kv_scale);
   out["overrides"] = nlohmann::ordered_json::array();
   for (const LinearOverride& change : plan.overrides) {
     const nlohmann::ordered_json values = linear_json(change.values);

@@ -37,10 +37,12 @@ struct LayerWeights {
   PackedLinear q;                     // [heads * head_dim, hidden]
   PackedLinear k, v;                  // [kv_heads * head_dim, hidden]
   std::vector<float> q_norm, k_norm;  // [head_dim], or empty without qk_norm
-  PackedLinear o;                     // [hidden, heads * head_dim]
-  std::vector<float> mlp_norm;        // [hidden]
-  PackedLinear gate, up;              // [intermediate, hidden]
-  PackedLinear down;                  // [hidden, intermediate]
+  float key_scale = 1.0f;             // of the cache's FP8 and 4-bit formats
+  float value_scale = 1.0f;
+  PackedLinear o;               // [hidden, heads * head_dim]
+  std::vector<float> mlp_norm;  // [hidden]
+  PackedLinear gate, up;        // [intermediate, hidden]
+  PackedLinear down;            // [hidden, intermediate]
 };
 
 // The embedding's rows: as the file stores them when that is no larger than BF16, so that loading copies and a token

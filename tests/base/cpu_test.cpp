@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
@@ -28,6 +32,9 @@ class FakeMachine {
   int threads(const std::vector<int>& allowed) const {
     return thread_count_for(allowed, root_ + "/sys", root_ + "/proc");
   }
+  std::vector<std::vector<int>> cores(const std::vector<int>& allowed) const {
+    return physical_cores(allowed, root_ + "/sys");
+  }
 
  private:
   std::string root_;
@@ -40,6 +47,26 @@ TEST(ThreadCount, CountsPhysicalCoresInTheAffinityMask) {
   EXPECT_EQ(m.threads({0, 4}), 1);
   EXPECT_EQ(m.threads({0, 1, 5}), 2);
   EXPECT_EQ(m.threads({}), 1);
+}
+
+TEST(PhysicalCores, AreListsOfSiblings) {
+  const FakeMachine m("cores");
+  for (int c = 0; c < 8; ++c) m.siblings(c, std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
+  using Cores = std::vector<std::vector<int>>;
+  EXPECT_EQ(m.cores({0, 1, 4, 5, 7}), (Cores{{0, 4}, {1, 5}, {7}}));
+  EXPECT_EQ(m.cores({9}), (Cores{{9}}));  // not known
+  EXPECT_EQ(m.cores({}), Cores{});
+  EXPECT_FALSE(usable_cores().empty());
+}
+
+TEST(BindThread, RefusesNothingAndCpusThatAreNotThere) {
+  EXPECT_FALSE(bind_thread({}));
+  EXPECT_FALSE(bind_thread({100000}));
+  std::thread([] {
+    const std::vector<int>& core = usable_cores().back();
+    ASSERT_TRUE(bind_thread(core));
+    EXPECT_NE(std::find(core.begin(), core.end(), sched_getcpu()), core.end());
+  }).join();
 }
 
 TEST(ThreadCount, WithoutTopologyEachCpuIsACore) {

@@ -126,6 +126,29 @@ TEST(ThreadPool, UsesItsThreads) {
   EXPECT_EQ(ids.size(), 3u);
 }
 
+// Threads that lose their CPU in the middle of a piece again and again: the caller stops asking them, and later asks again.
+TEST(ThreadPool, RunsAloneForAWhileWhenOthersStall) {
+  ThreadPool pool(2);
+  bool alone = false;
+  for (int loop = 0; loop < 1000 && !alone; ++loop) {
+    std::atomic<bool> other{false};
+    pool.parallel_for(2, 1, [&](int64_t begin, int64_t end, int thread) {
+      alone = alone || end - begin == 2;
+      if (thread == 1) {
+        other = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      while (thread == 0 && end - begin == 1 && !other) std::this_thread::yield();
+    });
+  }
+  EXPECT_TRUE(alone);
+  bool again = false;
+  for (int loop = 0; loop < 100000 && !again; ++loop)
+    pool.parallel_for(2, 1,
+                      [&](int64_t begin, int64_t end, int) { again = again || (end - begin == 1 && begin == 0); });
+  EXPECT_TRUE(again);
+}
+
 TEST(ThreadPool, DefaultThreadCountIsAtLeastOne) {
   EXPECT_GE(default_thread_count(), 1);
   EXPECT_LE(default_thread_count(), static_cast<int>(std::thread::hardware_concurrency()));

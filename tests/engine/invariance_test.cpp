@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <map>
 #include <set>
 
@@ -88,8 +89,10 @@ void PrintTo(const Case& c, std::ostream* out) {
 std::vector<Case> cases() {
   std::vector<Case> out;
   for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
-    if (isa_runs_here(isa))
+    if (isa_runs_here(isa)) {
       for (const std::string& plan : plan_preset_names()) out.push_back({plan, isa_name(isa)});
+      for (const char* kv : {"fp8", "nvfp4", "e1m2"}) out.push_back({std::string("w4a16,kv=") + kv, isa_name(isa)});
+    }
   return out;
 }
 
@@ -213,11 +216,14 @@ TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
 }
 
 // Attention cuts positions at multiples of 256: neither chunks nor pages may move those cuts.
-TEST(LongSequences, ScoresDependOnNeitherChunksNorPages) {
+class LongSequences : public ::testing::TestWithParam<KvKind> {};
+
+TEST_P(LongSequences, ScoresDependOnNeitherChunksNorPagesAndEqualGeneration) {
   HfConfig config = tiny_config("llama");
   config.max_position_embeddings = 1024;
   LoadOptions load;
   load.plan = *plan_preset("w4a16");
+  load.kv = GetParam();
   load.threads = 1;
   const auto model = Model::from_source(synthetic_source(config, "long"), load);
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -236,11 +242,45 @@ TEST(LongSequences, ScoresDependOnNeitherChunksNorPages) {
     if (logprobs.empty()) logprobs = score->logprobs;
     EXPECT_EQ(score->logprobs, logprobs) << "chunk " << chunk << ", pages of " << page;
   }
+  // The last tokens again, generated: single rows, which are split by cuts.
+  std::vector<float> first;
+  for (const int threads : {1, 2, 3, 8}) {
+    GenerateRequest ask;
+    ask.prompt.assign(tokens.begin(), tokens.begin() + 560);
+    ask.max_tokens = 8;
+    ask.sampling.entropy = true;
+    EngineOptions options;
+    options.threads = threads;
+    auto engine = Engine::create(*model, options);
+    ASSERT_TRUE(engine.ok() && (*engine)->submit(ask).ok());
+    std::vector<float> entropies;
+    std::vector<int32_t> all = ask.prompt;
+    while ((*engine)->busy()) {
+      const auto events = (*engine)->step();
+      ASSERT_TRUE(events.ok());
+      for (const TokenEvent& e : *events) {
+        entropies.push_back(e.entropy);
+        all.push_back(e.token);
+      }
+    }
+    ASSERT_EQ(entropies.size(), 8u);
+    if (first.empty()) {
+      first = entropies;
+      const auto score = (*engine)->score(all);
+      ASSERT_TRUE(score.ok());
+      EXPECT_EQ(std::vector<float>(score->entropies.end() - 8, score->entropies.end()), entropies);
+    }
+    EXPECT_EQ(entropies, first) << threads << " threads";
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kv, LongSequences,
+                         ::testing::Values(KvKind::kF32, KvKind::kBF16, KvKind::kFP8, KvKind::kNVFP4, KvKind::kE1M2),
+                         [](const auto& kind) { return std::string(name_of(kind.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Plans, Invariance, ::testing::ValuesIn(cases()), [](const auto& c) {
   std::string name = c.param.plan + "_" + c.param.kernels;
-  std::replace(name.begin(), name.end(), '-', '_');
+  for (char& letter : name) letter = std::isalnum(static_cast<unsigned char>(letter)) ? letter : '_';
   return name;
 });
 

@@ -34,7 +34,7 @@ namespace halfbyte {
 namespace {
 
 TEST(StepAllocations, ADecodeStepAllocatesItsEventsOnly) {
-  for (const char* plan : {"bf16", "w4a16", "w4a4"}) {
+  for (const char* plan : {"bf16", "w4a16", "w4a4", "w4a16,kv=nvfp4"}) {
     const auto model = testing::tiny_model("qwen3", plan);
     ASSERT_NE(model, nullptr);
     EngineOptions options;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "formats/nvfp4.h"
@@ -101,6 +102,50 @@ TEST(Load, RoundingSharesOneTensorScaleAmongLinearsWithOneInput) {
   EXPECT_EQ(l.up.tensor_scale, l.gate.tensor_scale);
   EXPECT_NE(l.o.tensor_scale, l.q.tensor_scale);
   EXPECT_TRUE(l.v.same_input_as(l.q));
+}
+
+// ModelOpt's and compressed-tensors' names; a plan that has no use for them leaves them.
+TEST(Load, CacheScalesAreTheCheckpointsOrOne) {
+  const auto with = [](std::vector<StoredTensor> scales) {
+    return ModelFolder("llama", [scales](HfConfig&, std::vector<StoredTensor>& tensors) {
+      tensors.insert(tensors.end(), scales.begin(), scales.end());
+    });
+  };
+  const ModelFolder folder = with({{"model.layers.0.self_attn.k_proj.k_scale", {1}, {0.25f}},
+                                   {"model.layers.0.self_attn.v_scale", {1}, {0.5f}},
+                                   {"model.layers.1.self_attn.attn.k_scale", {}, {3.0f}}});
+  for (const char* plan : {"w4a16,kv=fp8", "w4a16,kv=nvfp4", "w4a16,kv=e1m2"}) {
+    const auto model = Model::load(folder.path(), with_plan(plan));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const std::vector<LayerWeights>& l = (*model)->impl().weights.layers;
+    EXPECT_EQ((std::vector<float>{l[0].key_scale, l[0].value_scale, l[1].key_scale, l[1].value_scale}),
+              (std::vector<float>{0.25f, 0.5f, 3.0f, 1.0f}));
+    ASSERT_EQ((*model)->summary().notes.size(), 1u);
+    EXPECT_THAT((*model)->summary().notes[0], HasSubstr("1 layers' keys or values have no scale"));
+  }
+  for (const char* plan : {"w4a16", "w4a16,kv=fp8,kv_scale=1"}) {
+    const auto model = Model::load(folder.path(), with_plan(plan));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ((*model)->impl().weights.layers[0].key_scale, 1.0f);
+    EXPECT_TRUE((*model)->summary().notes.empty());
+  }
+  for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    const ModelFolder broken = with({{"model.layers.1.self_attn.v_proj.v_scale", {1}, {bad}}});
+    EXPECT_THAT(
+        Model::load(broken.path(), with_plan("w4a16,kv=fp8")).status().message(),
+        AllOf(HasSubstr("model.layers.1.self_attn.v_proj.v_scale"), HasSubstr("expected a finite number above 0")));
+  }
+}
+
+TEST(Load, TheCacheFormatReplacesAnyPlans) {
+  LoadOptions options = with_plan("w4a4,kv=f32");
+  options.kv = KvKind::kE1M2;
+  const ModelFolder folder("llama");
+  EXPECT_EQ((*Model::load(folder.path(), options))->plan().kv, KvKind::kE1M2);
+  options.plan.reset();
+  const auto model = Model::load(folder.path(), options);
+  EXPECT_EQ((*model)->plan().kv, KvKind::kE1M2);
+  EXPECT_EQ((*model)->plan().preset, "w4a16");
 }
 
 TEST(Load, OverridesReachTheKernels) {
@@ -306,6 +351,9 @@ TEST(Load, KvBytesPerTokenFollowThePlan) {
   const auto bf16 = testing::tiny_model("llama", "bf16"), f32 = testing::tiny_model("llama", "bf16,kv=f32");
   EXPECT_EQ(bf16->summary().kv_bytes_per_token, 2u * 2 * 24 * 2);
   EXPECT_EQ(f32->summary().kv_bytes_per_token, 2u * 2 * 24 * 4);
+  const auto fp8 = testing::tiny_model("llama", "bf16,kv=fp8"), e1m2 = testing::tiny_model("llama", "bf16,kv=e1m2");
+  EXPECT_EQ(fp8->summary().kv_bytes_per_token, 2u * 2 * 24);
+  EXPECT_EQ(e1m2->summary().kv_bytes_per_token, 2u * 2 * 2 * (6 + 1));  // a head of 12 channels: codes and one scale
 }
 
 TEST(Synthetic, ShapesAreThoseOfTheirNames) {

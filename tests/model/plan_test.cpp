@@ -78,8 +78,11 @@ TEST(Plan, MistakesAreNamed) {
   EXPECT_THAT(parse_error("w5"), HasSubstr("'w5' is not known, expected one of f32, bf16, w4a16"));
   EXPECT_THAT(parse_error(""), HasSubstr("expected one of"));
   EXPECT_THAT(parse_error("w4a4,kv"), HasSubstr("'kv' has no '='"));
-  EXPECT_THAT(parse_error("w4a4,kv=int3"), HasSubstr("'kv' has value 'int3', expected one of f32, bf16"));
+  EXPECT_THAT(parse_error("w4a4,kv=int3"),
+              HasSubstr("'kv' has value 'int3', expected one of f32, bf16, fp8, nvfp4, e1m2"));
   EXPECT_THAT(parse_error("w4a4,color=red"), HasSubstr("'color' is not known"));
+  EXPECT_THAT(parse_error("w4a4,kv_scale=2"), HasSubstr("'kv_scale' has value '2', expected one of 1, checkpoint"));
+  EXPECT_THAT(parse_error("w4a4,query=fp4"), HasSubstr("'query' cannot be chosen yet"));
   EXPECT_THAT(parse_error("w4a4,layers.0:kv=f32"), HasSubstr("'kv' is not one of a layer"));
   EXPECT_THAT(parse_error("w4a4,:weights=bf16"), HasSubstr("no layer pattern"));
   EXPECT_THAT(parse_error("bf16,activations=fp4"), HasSubstr("fp4 activations with bf16 weights"));
@@ -90,7 +93,8 @@ TEST(Plan, MistakesAreNamed) {
 
 TEST(PlanJson, WhatIsWrittenReadsBackEqual) {
   for (const char* text :
-       {"f32", "w4a4", "w4a8-mxfp4,kv=f32,head.weights=mxfp4,head.activations=fp8",
+       {"f32", "w4a4", "w4a4,kv=e1m2", "bf16,kv=nvfp4,kv_scale=1",
+        "w4a8-mxfp4,kv=f32,head.weights=mxfp4,head.activations=fp8",
         "w4a4,activation_scale=static,layers.0.*:weights=bf16,lm_head:weights=nvfp4,lm_head:activations=fp4"}) {
     const PrecisionPlan plan = parse(text);
     const auto back = plan_from_json(plan_to_json(plan), "halfbyte_plan.json");

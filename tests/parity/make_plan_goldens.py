@@ -16,11 +16,13 @@ TOKENS, POSITIONS = 20, (3, 19)
 
 
 def plan_variants():
-    """(name in the file, plan, fast form of W4A16)."""
+    """(name in the file, plan, fast form of W4A16, format of the cache or the plan's)."""
     for plan, (_, mode) in decoder.PLANS.items():
-        yield plan, plan, False
+        yield plan, plan, False, None
         if mode == "a16":
-            yield f"{plan}-a16i16", plan, True
+            yield f"{plan}-a16i16", plan, True, None
+    for kv in ("f32", "fp8", "nvfp4", "e1m2"):
+        yield f"bf16-kv-{kv}", "bf16", False, kv
 
 
 def write(path, models=MODELS):
@@ -31,8 +33,8 @@ def write(path, models=MODELS):
         config, tensors = tiny_models.read_config(name), tiny_models.read_tensors(name)
         prompt = goldens[f"{name}/prompt"][:TOKENS]
         w.add(f"{name}/prompt", prompt)
-        for variant, plan, fast in plan_variants():
-            logits = decoder.Decoder(config, tensors, plan, fast).logits(prompt)
+        for variant, plan, fast, kv in plan_variants():
+            logits = decoder.Decoder(config, tensors, plan, fast, kv).logits(prompt)
             w.add(f"{name}/{variant}", logits[list(POSITIONS)])
     w.save(path)
 

@@ -2,6 +2,8 @@
 // README.md).
 #include <gtest/gtest.h>
 
+#include <cctype>
+
 #include "kernels/registry.h"
 #include "parity/parity_support.h"
 #include "parity/tiny_model.h"
@@ -27,6 +29,8 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 // W4A16 has two exact forms (docs/numerics.md 3.2); which one runs is a fact of the chosen kernel, not of the machine.
 std::string golden_name(const Case& c) {
+  if (const size_t kv = c.plan.find(",kv="); kv != std::string::npos)
+    return c.plan.substr(0, kv) + "-kv-" + c.plan.substr(kv + 4);
   const bool nvfp4 = c.plan == "w4a16", mxfp4 = c.plan == "w4a16-mxfp4";
   if (!nvfp4 && !mxfp4) return c.plan;
   const WeightFormat format = nvfp4 ? WeightFormat::kNVFP4 : WeightFormat::kMXFP4;
@@ -64,7 +68,9 @@ std::vector<Case> cases() {
   std::vector<Case> out;
   for (const std::string& model : goldens().children("")) {
     if (model == "positions") continue;
-    for (const std::string& plan : plan_preset_names()) {
+    std::vector<std::string> plans = plan_preset_names();
+    for (const char* kv : {"f32", "fp8", "nvfp4", "e1m2"}) plans.push_back(std::string("bf16,kv=") + kv);
+    for (const std::string& plan : plans) {
       for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) out.push_back({model, plan, isa});
     }
   }
@@ -73,7 +79,7 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Models, PlanParity, ::testing::ValuesIn(cases()), [](const auto& c) {
   std::string name = c.param.model + "_" + c.param.plan + "_" + isa_name(c.param.isa);
-  for (char& letter : name) letter = letter == '-' ? '_' : letter;
+  for (char& letter : name) letter = std::isalnum(static_cast<unsigned char>(letter)) ? letter : '_';
   return name;
 });
 

@@ -45,6 +45,10 @@ def test_inspect_fit(halfbyte, model):
     fit = json.loads(r.out)["fit"]
     assert (fit["context"], fit["batch"], fit["kv_bytes"], fit["fits"]) == (32768, 4, 4 * 32768 * 64, True)
     assert fit["peak_bytes"] == fit["weight_bytes"] + max(fit["loading_bytes"], fit["kv_bytes"] + fit["work_bytes"])
+    # 16 channels of keys and 16 of values a token: FP8, and 4 bits with a scale each
+    for kv, bytes_per_token in (("fp8", 32), ("nvfp4", 18), ("e1m2", 18)):
+        fit = json.loads(halfbyte("inspect", model, "--kv", kv, "--fit", "--ctx", "32K", "--json").out)["fit"]
+        assert fit["kv_bytes"] == 32768 * bytes_per_token
     text = halfbyte("inspect", model, "--fit", "--ctx", "32K", "--batch", "4").out
     assert "4 sequences of 32768 tokens:" in text and text.endswith("fits\n")
 
@@ -60,6 +64,15 @@ def test_inspect_needs_no_tokenizer(halfbyte, model, tmp_path):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (other / name).unlink()
     assert halfbyte("inspect", other).code == 0
+
+
+def test_kv_formats(halfbyte, model):
+    for kv in ("f32", "bf16", "fp8", "nvfp4", "e1m2"):
+        out = json.loads(halfbyte("inspect", model, "--kv", kv, "--plan", "w4a4", "--json").out)
+        assert out["plan"]["kv"] == kv
+        assert halfbyte("run", model, "--kv", kv, "--raw", "--max-tokens", 3, "ab").code == 0
+    r = halfbyte("run", model, "--kv", "int4", "ab")
+    assert r.code == 2 and "expected one of f32, bf16, fp8, nvfp4, e1m2" in r.err
 
 
 def test_inspect_kernels(halfbyte):

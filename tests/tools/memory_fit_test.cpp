@@ -15,7 +15,8 @@ namespace {
 
 TEST(MemoryFit, EqualsTheEnginesOwnFigures) {
   for (const char* type : {"llama", "qwen2", "qwen3"}) {
-    for (const char* plan_name : {"f32", "bf16", "w4a16", "w4a8", "w4a4", "w4a4-mxfp4", "w4a16,kv=f32"}) {
+    for (const char* plan_name :
+         {"f32", "bf16", "w4a16", "w4a8", "w4a4", "w4a4-mxfp4", "w4a16,kv=f32", "w4a16,kv=fp8", "bf16,kv=nvfp4"}) {
       const auto source = synthetic_source(testing::tiny_config(type), type);
       const auto plan = make_load_plan(source, *parse_plan(plan_name), *choose_isa(""));
       ASSERT_TRUE(plan.ok()) << plan.status().message();

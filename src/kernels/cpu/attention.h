@@ -1,11 +1,16 @@
-// Attention of one query row; see AttentionFn in kernels/api.h.
+// Attention of each x86 instruction set; see AttentionKernels in kernels/api.h.
 #pragma once
 
 #include "kernels/api.h"
 
 namespace halfbyte::cpu {
 
-void attention_avx2(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position, float scale,
-                    float* scratch, float* out);
+void attention_rows_avx2(const KvView& kv, const AttentionRows& rows, float* scratch);
+void attention_cut_avx2(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial);
+void attention_merge_avx2(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out);
+
+void attention_rows_avx512(const KvView& kv, const AttentionRows& rows, float* scratch);
+void attention_cut_avx512(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial);
+void attention_merge_avx512(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out);
 
 }  // namespace halfbyte::cpu

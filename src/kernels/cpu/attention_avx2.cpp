@@ -1,195 +1,113 @@
-// Attention of one query row on AVX2, bit-equal to ref/attention.cpp (docs/numerics.md 5).
-//
-// Bytes moved: K and V of the positions seen, once for every two query heads of the group (they stay in the
-// second-level cache for the others). Scores: eight lanes are the partial sums by d mod 8; four positions and two heads
-// at a time. Values: a lane is one d; 32 of them and two heads stay in registers over a cut.
-#include <immintrin.h>
-
-#include "kernels/attention_layout.h"
+// attention_tiles.h on AVX2.
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/exp32_avx2.h"
-#include "kernels/ref/attention.h"
 
 namespace halfbyte::cpu {
 namespace {
 
-constexpr float kMinusInfinity = -__builtin_inff();
+struct Avx2 {
+  static constexpr int64_t kWidth = 8;
+  using Floats = __m256;
+  struct Sixteen {
+    __m256 low, high;
+  };
+  struct Words {
+    __m256i low, high;
+  };
 
-HB_ALWAYS_INLINE __m256 widen(const uint16_t* p) {
-  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-}
-HB_ALWAYS_INLINE __m256 widen(const float* p) {
-  return _mm256_loadu_ps(p);
-}
-
-// The key or value vectors of one KV head, by position.
-template <class T>
-struct Vectors {
-  const std::byte* const* pages;
-  int64_t page_shift, page_mask, head_offset, head_dim;
-
-  static HB_ALWAYS_INLINE Vectors make(const KvView& kv, int64_t head) {
-    const int shift = __builtin_ctzll(static_cast<unsigned long long>(kv.page_tokens));
-    return {kv.pages, shift, kv.page_tokens - 1, head * kv.page_tokens * kv.head_dim, kv.head_dim};
+  // Vectors of a tile that kRows rows take at once: sums, factors and vectors in 16 registers.
+  template <int kRows>
+  static constexpr int vectors() {
+    return kRows <= 3 ? 4 : 2;
   }
-  HB_ALWAYS_INLINE const T* at(int64_t position) const {
-    return reinterpret_cast<const T*>(pages[position >> page_shift]) + head_offset + (position & page_mask) * head_dim;
+
+  static HB_ALWAYS_INLINE Floats zero() { return _mm256_setzero_ps(); }
+  static HB_ALWAYS_INLINE Floats set(float x) { return _mm256_set1_ps(x); }
+  static HB_ALWAYS_INLINE Floats load(const float* p) { return _mm256_loadu_ps(p); }
+  static HB_ALWAYS_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+  static HB_ALWAYS_INLINE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+  static HB_ALWAYS_INLINE Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static HB_ALWAYS_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+
+  static HB_ALWAYS_INLINE Sixteen load16(const float* p) { return {load(p), load(p + 8)}; }
+  static HB_ALWAYS_INLINE void store16(float* p, Sixteen v) {
+    store(p, v.low);
+    store(p + 8, v.high);
+  }
+  static HB_ALWAYS_INLINE Sixteen times(Sixteen v, Sixteen w) { return {mul(v.low, w.low), mul(v.high, w.high)}; }
+  static HB_ALWAYS_INLINE Sixteen times(Sixteen v, float x) { return {mul(v.low, set(x)), mul(v.high, set(x))}; }
+
+  static HB_ALWAYS_INLINE Words load_words(const std::byte* p) { return {load256(p), load256(p + 32)}; }
+  static HB_ALWAYS_INLINE Sixteen low_bf16(Words w) {
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(w.low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(w.high, 16))};
+  }
+  static HB_ALWAYS_INLINE Sixteen high_bf16(Words w) {
+    const __m256i mask = _mm256_set1_epi32(static_cast<int32_t>(0xFFFF0000u));
+    return {_mm256_castsi256_ps(_mm256_and_si256(w.low, mask)), _mm256_castsi256_ps(_mm256_and_si256(w.high, mask))};
+  }
+  static HB_ALWAYS_INLINE Sixteen from_bf16(__m256i v) {
+    const auto widen = [](__m128i half) HB_INLINE_LAMBDA {
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+    };
+    return {widen(_mm256_castsi256_si128(v)), widen(_mm256_extracti128_si256(v, 1))};
+  }
+  static HB_ALWAYS_INLINE Sixteen from_f16(__m256i v) {
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(v)), _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1))};
+  }
+  static HB_ALWAYS_INLINE Sixteen from_i8(__m128i v) {
+    const auto widen = [](__m128i eight) HB_INLINE_LAMBDA { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)); };
+    return {widen(v), widen(_mm_unpackhi_epi64(v, v))};
+  }
+
+  // Scores -> weights in place, their largest score and their sum. Places up to the next multiple of 16 are overwritten.
+  static void softmax(float* p, int64_t count, float* largest, float* sum) {
+    constexpr float kMinusInfinity = -__builtin_inff();
+    for (int64_t j = count; j % 16 != 0; ++j) p[j] = kMinusInfinity;
+    __m256 m = set(kMinusInfinity);
+    for (int64_t j = 0; j < count; j += 8) m = _mm256_max_ps(load(p + j), m);  // a NaN leaves m as it is
+    alignas(32) float lanes[8];
+    _mm256_store_ps(lanes, m);
+    float max = lanes[0];
+    for (float v : lanes) max = v > max ? v : max;
+    __m256 sums = zero();
+    for (int64_t j = 0; j < count; j += 8) {
+      const __m256 e = exp32(_mm256_sub_ps(load(p + j), set(max)));
+      store(p + j, e);
+      sums = add(sums, e);  // the padding adds 0
+    }
+    *largest = max;
+    *sum = fold8(sums);
+  }
+
+  // A cut (cut_m, cut_l, cut_o) joins what is merged.
+  static void merge(float cut_m, float cut_l, const float* cut_o, int64_t n, float* m, float* l, float* o) {
+    const float larger = *m < cut_m ? cut_m : *m;
+    const float a = halfbyte::exp32(*m - larger), b = halfbyte::exp32(cut_m - larger);
+    *m = larger;
+    *l = *l * a + cut_l * b;
+    int64_t d = 0;
+    for (; d + 8 <= n; d += 8) store(o + d, add(mul(load(o + d), set(a)), mul(load(cut_o + d), set(b))));
+    for (; d < n; ++d) o[d] = o[d] * a + cut_o[d] * b;
+  }
+
+  static void divide(const float* o, float l, int64_t n, float* out) {
+    int64_t d = 0;
+    for (; d + 8 <= n; d += 8) store(out + d, _mm256_div_ps(load(o + d), set(l)));
+    for (; d < n; ++d) out[d] = o[d] / l;
   }
 };
-
-// Four folds at once: lanes 4, 2, 1 of each vector.
-HB_ALWAYS_INLINE __m128 fold8x4(const __m256 (&v)[4]) {
-  __m128 a[4];
-  for (int i = 0; i < 4; ++i) a[i] = _mm_add_ps(_mm256_castps256_ps128(v[i]), _mm256_extractf128_ps(v[i], 1));
-  _MM_TRANSPOSE4_PS(a[0], a[1], a[2], a[3]);  // a[l]: lane l of the four
-  return _mm_add_ps(_mm_add_ps(a[0], a[2]), _mm_add_ps(a[1], a[3]));
-}
-
-// scores[h][j] for kHeads heads, positions begin .. begin + count (count <= 256), padded to eight with -infinity.
-template <class T, int kHeads>
-HB_ALWAYS_INLINE void scores(const float* q, const Vectors<T>& keys, int64_t begin, int64_t count, float scale,
-                             float* out) {
-  const int64_t head_dim = keys.head_dim;
-  const __m128 scales = _mm_set1_ps(scale);
-  for (int64_t j = 0; j < count; j += 4) {
-    const T* k[4];
-    for (int64_t i = 0; i < 4; ++i) k[i] = keys.at(begin + (j + i < count ? j + i : count - 1));
-    __m256 sums[kHeads][4];
-    for (auto& head : sums) {
-      for (__m256& s : head) s = _mm256_setzero_ps();
-    }
-    for (int64_t d = 0; d < head_dim; d += 8) {
-      for (int i = 0; i < 4; ++i) {
-        const __m256 key = widen(k[i] + d);
-        for (int h = 0; h < kHeads; ++h) {
-          sums[h][i] = _mm256_fmadd_ps(_mm256_loadu_ps(q + h * head_dim + d), key, sums[h][i]);
-        }
-      }
-    }
-    for (int h = 0; h < kHeads; ++h) _mm_storeu_ps(out + h * kAttentionCut + j, _mm_mul_ps(fold8x4(sums[h]), scales));
-  }
-  for (int h = 0; h < kHeads; ++h) {
-    for (int64_t j = count; j % 8 != 0; ++j) out[h * kAttentionCut + j] = kMinusInfinity;
-  }
-}
-
-struct CutStats {
-  float m, l;
-};
-
-// Scores -> weights in place. The padding gets weight 0 and adds nothing.
-HB_ALWAYS_INLINE CutStats weights(float* p, int64_t count) {
-  __m256 m = _mm256_set1_ps(kMinusInfinity);
-  for (int64_t j = 0; j < count; j += 8) m = _mm256_max_ps(_mm256_loadu_ps(p + j), m);
-  alignas(32) float lanes[8];
-  _mm256_store_ps(lanes, m);
-  float max = lanes[0];
-  for (float v : lanes) max = v > max ? v : max;
-  __m256 sums = _mm256_setzero_ps();
-  for (int64_t j = 0; j < count; j += 8) {
-    const __m256 e = exp32(_mm256_sub_ps(_mm256_loadu_ps(p + j), _mm256_set1_ps(max)));
-    _mm256_storeu_ps(p + j, e);
-    sums = _mm256_add_ps(sums, e);
-  }
-  return {max, fold8(sums)};
-}
-
-// o[h][d .. d + 8 kVectors) = sum over the cut of p[h][j] * v[j][d], j ascending.
-template <class T, int kHeads, int kVectors>
-HB_ALWAYS_INLINE void weighted_values(const float* p, const Vectors<T>& values, int64_t begin, int64_t count, int64_t d,
-                                      float* o) {
-  __m256 sums[kHeads][kVectors];
-  for (auto& head : sums) {
-    for (__m256& s : head) s = _mm256_setzero_ps();
-  }
-  for (int64_t j = 0; j < count; ++j) {
-    const T* v = values.at(begin + j) + d;
-    __m256 weight[kHeads];
-    for (int h = 0; h < kHeads; ++h) weight[h] = _mm256_set1_ps(p[h * kAttentionCut + j]);
-    for (int i = 0; i < kVectors; ++i) {
-      const __m256 value = widen(v + 8 * i);
-      for (int h = 0; h < kHeads; ++h) sums[h][i] = _mm256_fmadd_ps(weight[h], value, sums[h][i]);
-    }
-  }
-  for (int h = 0; h < kHeads; ++h) {
-    for (int i = 0; i < kVectors; ++i) _mm256_storeu_ps(o + h * values.head_dim + d + 8 * i, sums[h][i]);
-  }
-}
-
-template <class T, int kHeads>
-HB_ALWAYS_INLINE void all_weighted_values(const float* p, const Vectors<T>& values, int64_t begin, int64_t count,
-                                          float* o) {
-  int64_t d = 0;
-  for (; d + 32 <= values.head_dim; d += 32) weighted_values<T, kHeads, 4>(p, values, begin, count, d, o);
-  for (; d < values.head_dim; d += 8) weighted_values<T, kHeads, 1>(p, values, begin, count, d, o);
-}
-
-// What of one head is merged so far: out holds O.
-HB_ALWAYS_INLINE void merge(CutStats cut, const float* o, int64_t head_dim, float* m, float* l, float* out) {
-  const float larger = *m < cut.m ? cut.m : *m;
-  alignas(32) float both[8];
-  _mm256_store_ps(both, exp32(_mm256_setr_ps(*m - larger, cut.m - larger, 0, 0, 0, 0, 0, 0)));
-  const float a = both[0], b = both[1];
-  *m = larger;
-  *l = *l * a + cut.l * b;
-  for (int64_t d = 0; d < head_dim; d += 8) {
-    const __m256 old = _mm256_mul_ps(_mm256_loadu_ps(out + d), _mm256_set1_ps(a));
-    _mm256_storeu_ps(out + d, _mm256_add_ps(old, _mm256_mul_ps(_mm256_loadu_ps(o + d), _mm256_set1_ps(b))));
-  }
-}
-
-template <class T>
-void attend(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position, float scale,
-            float* scratch, float* out) {
-  const auto keys = Vectors<T>::make(kv, kv_head), values = Vectors<T>::make(kv, kv.kv_heads + kv_head);
-  const int64_t head_dim = kv.head_dim;
-  float* p = scratch;                      // [group, kAttentionCut]
-  float* o = p + group * kAttentionCut;    // [group, head_dim]
-  float* merged_m = o + group * head_dim;  // [group]
-  float* merged_l = merged_m + group;      // [group]
-  for (int64_t begin = 0; begin <= position; begin += kAttentionCut) {
-    const int64_t count = begin + kAttentionCut <= position + 1 ? kAttentionCut : position + 1 - begin;
-    float* target = begin == 0 ? out : o;
-    for (int64_t g = 0; g < group; g += 2) {
-      const int64_t heads = group - g < 2 ? 1 : 2;
-      float* weight = p + g * kAttentionCut;
-      CutStats cut[2];
-      if (heads == 2) {
-        scores<T, 2>(q + g * head_dim, keys, begin, count, scale, weight);
-        for (int h = 0; h < 2; ++h) cut[h] = weights(weight + h * kAttentionCut, count);
-        all_weighted_values<T, 2>(weight, values, begin, count, target + g * head_dim);
-      } else {
-        scores<T, 1>(q + g * head_dim, keys, begin, count, scale, weight);
-        cut[0] = weights(weight, count);
-        all_weighted_values<T, 1>(weight, values, begin, count, target + g * head_dim);
-      }
-      for (int64_t h = g; h < g + heads; ++h) {
-        if (begin == 0) {
-          merged_m[h] = cut[h - g].m;
-          merged_l[h] = cut[h - g].l;
-        } else {
-          merge(cut[h - g], o + h * head_dim, head_dim, merged_m + h, merged_l + h, out + h * head_dim);
-        }
-      }
-    }
-  }
-  for (int64_t g = 0; g < group; ++g) {
-    const __m256 l = _mm256_set1_ps(merged_l[g]);
-    for (int64_t d = 0; d < head_dim; d += 8) {
-      _mm256_storeu_ps(out + g * head_dim + d, _mm256_div_ps(_mm256_loadu_ps(out + g * head_dim + d), l));
-    }
-  }
-}
 
 }  // namespace
 
-void attention_avx2(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position, float scale,
-                    float* scratch, float* out) {
-  // Head sizes that are no multiple of 8 occur in no published model; the reference has the same bits.
-  if (kv.head_dim % 8 != 0) return ref::attention(q, kv, kv_head, group, position, scale, scratch, out);
-  if (kv.bf16) return attend<uint16_t>(q, kv, kv_head, group, position, scale, scratch, out);
-  attend<float>(q, kv, kv_head, group, position, scale, scratch, out);
+void attention_rows_avx2(const KvView& kv, const AttentionRows& rows, float* scratch) {
+  attention_rows<Avx2>(kv, rows, scratch);
+}
+void attention_cut_avx2(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial) {
+  attention_cut<Avx2>(kv, rows, cut, scratch, partial);
+}
+void attention_merge_avx2(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out) {
+  attention_merge<Avx2>(partials, cuts, group, head_dim, out);
 }
 
 }  // namespace halfbyte::cpu

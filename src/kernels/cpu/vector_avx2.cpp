@@ -1,10 +1,10 @@
-// Norm, rope, SiLU and BF16 rounding on AVX2, bit-equal to ref/vector.cpp: a lane is a partial sum
+// Norm, rope and SiLU on AVX2, bit-equal to ref/vector.cpp: a lane is a partial sum
 // of the contract, or one element.
 #include <immintrin.h>
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/exp32_avx2.h"
-#include "kernels/cpu/to_bf16_avx2.h"
+#include "kernels/cpu/kv_store.h"
 #include "kernels/kernel_lists.h"
 
 namespace halfbyte::cpu {
@@ -64,23 +64,12 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
   if (i < n) store_some(out + i, n - i, silu_times(load_some(gate + i, n - i, 0.0f), load_some(up + i, n - i, 0.0f)));
 }
 
-void to_bf16(const float* x, int64_t n, uint16_t* out) {
-  const auto codes = [](__m256 v) __attribute__((always_inline)) {
-    return _mm256_srli_epi32(_mm256_castps_si256(round_to_bf16(v)), 16);
-  };
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m256i packed = _mm256_packus_epi32(codes(_mm256_loadu_ps(x + i)), codes(_mm256_loadu_ps(x + i + 8)));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_permute4x64_epi64(packed, 0xD8));
-  }
-  for (; i < n; ++i)
-    out[i] = static_cast<uint16_t>(_mm_extract_epi16(_mm256_castsi256_si128(codes(_mm256_set1_ps(x[i]))), 0));
-}
-
 }  // namespace
 
 const VectorKernels& vector_kernels_avx2() {
-  static constexpr VectorKernels kKernels = {Isa::kAvx2, &rmsnorm, &rope, &silu_mul, &attention_avx2, &to_bf16};
+  static constexpr VectorKernels kKernels = {
+      Isa::kAvx2,    &rmsnorm, &rope, &silu_mul, {&attention_rows_avx2, &attention_cut_avx2, &attention_merge_avx2},
+      &store_kv_avx2};
   return kKernels;
 }
 

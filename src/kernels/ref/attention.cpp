@@ -4,27 +4,31 @@
 #include <cmath>
 
 #include "base/exp32.h"
-#include "formats/bf16.h"
 #include "kernels/attention_layout.h"
 
 namespace halfbyte::ref {
 namespace {
 
-// Element d of the key (or value) vector of one position.
-class Vectors {
+// The keys and values of one head by position.
+class Head {
  public:
-  Vectors(const KvView& kv, int64_t kv_head, bool values) : kv_(kv), offset_((values ? kv.kv_heads : 0) + kv_head) {}
+  Head(const KvView& kv, int64_t kv_head) : kv_(kv), head_(kv_head), part_(kv_part_bytes(kv.layout)) {}
 
-  float operator()(int64_t position, int64_t d) const {
-    const std::byte* page = kv_.pages[position / kv_.page_tokens];
-    const int64_t at = (offset_ * kv_.page_tokens + position % kv_.page_tokens) * kv_.head_dim + d;
-    return kv_.bf16 ? BF16::decode(reinterpret_cast<const uint16_t*>(page)[at])
-                    : reinterpret_cast<const float*>(page)[at];
+  float key(int64_t position, int64_t d) const {
+    return read_key(kv_.layout, part(position, head_), position % kv_.layout.page_tokens, d, kv_.key_scale);
+  }
+  float value(int64_t position, int64_t d) const {
+    return read_value(kv_.layout, part(position, kv_.kv_heads + head_), position % kv_.layout.page_tokens, d,
+                      kv_.value_scale);
   }
 
  private:
+  const std::byte* part(int64_t position, int64_t index) const {
+    return kv_.pages[position / kv_.layout.page_tokens] + static_cast<size_t>(index) * part_;
+  }
   const KvView& kv_;
-  int64_t offset_;
+  int64_t head_;
+  size_t part_;
 };
 
 float fold8(float (&lanes)[8]) {
@@ -34,16 +38,16 @@ float fold8(float (&lanes)[8]) {
   return lanes[0];
 }
 
-// One cut [begin, end): fills p with the weights, o with the weighted sum; returns {m, l}.
+// One cut [begin, end) of one query head: p gets the weights, o the weighted sum.
 struct CutStats {
   float m, l;
 };
-CutStats attend_cut(const float* q, const Vectors& keys, const Vectors& values, int64_t head_dim, int64_t begin,
-                    int64_t end, float scale, float* p, float* o) {
+CutStats attend_cut(const float* q, const Head& head, int64_t head_dim, int64_t begin, int64_t end, float scale,
+                    float* p, float* o) {
   float m = -INFINITY;
   for (int64_t j = begin; j < end; ++j) {
     float lanes[8] = {};
-    for (int64_t d = 0; d < head_dim; ++d) lanes[d % 8] = std::fma(q[d], keys(j, d), lanes[d % 8]);
+    for (int64_t d = 0; d < head_dim; ++d) lanes[d % 8] = std::fma(q[d], head.key(j, d), lanes[d % 8]);
     p[j - begin] = fold8(lanes) * scale;
     m = std::max(m, p[j - begin]);
   }
@@ -54,36 +58,72 @@ CutStats attend_cut(const float* q, const Vectors& keys, const Vectors& values, 
   }
   std::fill_n(o, head_dim, 0.0f);
   for (int64_t j = begin; j < end; ++j) {
-    for (int64_t d = 0; d < head_dim; ++d) o[d] = std::fma(p[j - begin], values(j, d), o[d]);
+    for (int64_t d = 0; d < head_dim; ++d) o[d] = std::fma(p[j - begin], head.value(j, d), o[d]);
   }
   return {m, fold8(sums)};
 }
 
+// What a head has merged so far: O, M, L.
+struct Merged {
+  float* o;
+  float m, l;
+
+  void add(CutStats cut, const float* cut_o, int64_t head_dim) {
+    const float larger = std::max(m, cut.m);
+    const float a = exp32(m - larger), b = exp32(cut.m - larger);
+    m = larger;
+    l = l * a + cut.l * b;
+    for (int64_t d = 0; d < head_dim; ++d) o[d] = o[d] * a + cut_o[d] * b;
+  }
+};
+
 }  // namespace
 
-void attention(const float* q, const KvView& kv, int64_t kv_head, int64_t group, int64_t position, float scale,
-               float* scratch, float* out) {
-  const Vectors keys(kv, kv_head, /*values=*/false), values(kv, kv_head, /*values=*/true);
-  float* p = scratch;
-  float* o = scratch + kAttentionCut;
-  for (int64_t g = 0; g < group; ++g, q += kv.head_dim, out += kv.head_dim) {
-    float merged_m = 0.0f, merged_l = 0.0f;
-    for (int64_t begin = 0; begin <= position; begin += kAttentionCut) {
-      const int64_t end = std::min(begin + kAttentionCut, position + 1);
-      if (begin == 0) {
-        const auto [m, l] = attend_cut(q, keys, values, kv.head_dim, begin, end, scale, p, out);
-        merged_m = m;
-        merged_l = l;
-        continue;
+void attention_rows(const KvView& kv, const AttentionRows& rows, float* scratch) {
+  const int64_t head_dim = kv.layout.head_dim;
+  const Head head(kv, rows.kv_head);
+  float *p = scratch, *cut_o = scratch + kAttentionCut;
+  for (int64_t i = 0; i < rows.count; ++i) {
+    const int64_t end = rows.position + i + 1;
+    for (int64_t g = 0; g < rows.group; ++g) {
+      const int64_t at = i * rows.stride + g * head_dim;
+      const float* q = rows.q + at;
+      float* out = rows.out + at;
+      const CutStats first = attend_cut(q, head, head_dim, 0, std::min(end, kAttentionCut), rows.scale, p, out);
+      Merged merged{out, first.m, first.l};
+      for (int64_t begin = kAttentionCut; begin < end; begin += kAttentionCut) {
+        const CutStats cut =
+            attend_cut(q, head, head_dim, begin, std::min(end, begin + kAttentionCut), rows.scale, p, cut_o);
+        merged.add(cut, cut_o, head_dim);
       }
-      const auto [m, l] = attend_cut(q, keys, values, kv.head_dim, begin, end, scale, p, o);
-      const float larger = std::max(merged_m, m);
-      const float a = exp32(merged_m - larger), b = exp32(m - larger);
-      merged_m = larger;
-      merged_l = merged_l * a + l * b;
-      for (int64_t d = 0; d < kv.head_dim; ++d) out[d] = out[d] * a + o[d] * b;
+      for (int64_t d = 0; d < head_dim; ++d) out[d] = out[d] / merged.l;
     }
-    for (int64_t d = 0; d < kv.head_dim; ++d) out[d] = out[d] / merged_l;
+  }
+}
+
+void attention_cut(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial) {
+  const int64_t head_dim = kv.layout.head_dim, begin = cut * kAttentionCut;
+  const int64_t end = std::min(begin + kAttentionCut, rows.position + 1);
+  const Head head(kv, rows.kv_head);
+  float *m = partial + rows.group * head_dim, *l = m + rows.group;
+  for (int64_t g = 0; g < rows.group; ++g) {
+    const CutStats stats =
+        attend_cut(rows.q + g * head_dim, head, head_dim, begin, end, rows.scale, scratch, partial + g * head_dim);
+    m[g] = stats.m;
+    l[g] = stats.l;
+  }
+}
+
+void attention_merge(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out) {
+  const int64_t stride = attention_partial(group, head_dim);
+  for (int64_t g = 0; g < group; ++g) {
+    const auto stats = [&](int64_t cut) {
+      const float* m = partials + cut * stride + group * head_dim;
+      return CutStats{m[g], m[group + g]};
+    };
+    Merged merged{partials + g * head_dim, stats(0).m, stats(0).l};
+    for (int64_t cut = 1; cut < cuts; ++cut) merged.add(stats(cut), partials + cut * stride + g * head_dim, head_dim);
+    for (int64_t d = 0; d < head_dim; ++d) out[g * head_dim + d] = merged.o[d] / merged.l;
   }
 }
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/exp32.h"
-#include "formats/bf16.h"
 #include "kernels/kernel_lists.h"
 #include "kernels/ref/attention.h"
 
@@ -47,14 +46,11 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
-void to_bf16(const float* x, int64_t n, uint16_t* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = BF16::encode(x[i]);
-}
-
 }  // namespace
 
 const VectorKernels& vector_kernels() {
-  static constexpr VectorKernels kKernels = {Isa::kRef, &rmsnorm, &rope, &silu_mul, &attention, &to_bf16};
+  static constexpr VectorKernels kKernels = {
+      Isa::kRef, &rmsnorm, &rope, &silu_mul, {&attention_rows, &attention_cut, &attention_merge}, &store_kv};
   return kKernels;
 }
 
