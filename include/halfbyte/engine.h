@@ -28,6 +28,9 @@ struct EngineOptions {
 struct ScoreOptions {
   bool logits = false;  // keep the full logits (vocab floats a token)
   bool entropy = true;
+  // This many tokens are a prompt; what follows runs as generated tokens do, so that its scores have the bits that
+  // generation had (docs/numerics.md 3.5: with AMX the two differ). All of them by default, which is faster.
+  int64_t prompt_tokens = INT64_MAX;
 };
 struct ScoreResult {
   // One entry a token but the first: log p(token[i+1] | token[0..i]), nats.

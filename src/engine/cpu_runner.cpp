@@ -51,7 +51,7 @@ class CpuRunner final : public Runner {
                const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) override {
     const ActivationTap* tap_or_null = tap ? &tap : nullptr;
     const SequenceRows sequence{tokens.subspan(static_cast<size_t>(position), static_cast<size_t>(rows)), position,
-                                pages, RowRole::kPrompt};
+                                pages, position < options.prompt_tokens ? RowRole::kPrompt : RowRole::kDecode};
     decoder_.forward({&sequence, 1}, tap_or_null);
     for (int64_t first = 0; first < rows; first += kScoreRows) {
       logit_rows_.clear();

@@ -115,9 +115,13 @@ Result<ScoreResult> Engine::Impl::score(std::span<const int32_t> tokens, const S
   ScoreResult out;
   if (score_options.logits) out.logits.reserve(static_cast<size_t>((count - 1) * model->config().vocab));
   Status status;
-  for (int64_t position = 0; position < count - 1 && status.ok(); position += options.prefill_chunk) {
-    const int64_t rows = std::min(options.prefill_chunk, count - 1 - position);
+  for (int64_t position = 0; position < count - 1 && status.ok();) {
+    // Rows of one role at a time.
+    const int64_t prompt = score_options.prompt_tokens;
+    const int64_t end = position < prompt ? std::min(prompt, count - 1) : count - 1;
+    const int64_t rows = std::min(options.prefill_chunk, end - position);
     status = runner->score(tokens, position, rows, pages, score_options, tap, out);
+    position += rows;
   }
   blocks.release(pages);
   if (!status.ok()) return status;

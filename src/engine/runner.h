@@ -34,7 +34,7 @@ class Runner {
   virtual Result<std::span<const SampledToken>> step(const BatchPlan& plan, const LogitsTap& tap) = 0;
 
   // Appends to `out` the scores of tokens[position + 1 .. position + rows + 1) given what stands before each of them.
-  // Earlier positions of `tokens` have been run into `pages` already.
+  // Earlier positions of `tokens` have been run into `pages` already. The rows are all prompt rows or all decode rows.
   virtual Status score(std::span<const int32_t> tokens, int64_t position, int64_t rows, std::span<const int32_t> pages,
                        const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) = 0;
 };

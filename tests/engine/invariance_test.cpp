@@ -197,6 +197,7 @@ TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
   }
   ScoreOptions with_logits;
   with_logits.logits = true;
+  with_logits.prompt_tokens = static_cast<int64_t>(ask.prompt.size());
   std::vector<float> first_logits;
   for (const int64_t chunk : {1, 16, 64, 512}) {
     options.prefill_chunk = chunk;
