@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/cpu_features.h"
 #include "base/progress.h"
+#include "base/quote.h"
 #include "base/thread_pool.h"
 #include "bench_support.h"
 #include "model/config.h"
@@ -87,7 +88,8 @@ class Stepper {
     int64_t a = 0, b = 0, c = 0;
     if (what == "prompt" && words >> a && a > 0) return prompt(a);
     if (what == "decode" && words >> a >> b >> c && a > 0 && a <= 256 && b > 0 && c > 0) return decode(a, b, c);
-    return invalid_argument("stdin: '" + line + "', expected 'prompt TOKENS', 'decode ROWS CONTEXT STEPS' or 'read'");
+    return invalid_argument("stdin: " + quote(line) +
+                            ", expected 'prompt TOKENS', 'decode ROWS CONTEXT STEPS' or 'read'");
   }
 
  private:
