@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
+#include "bench_cuda.h"
 #include "bench_support.h"
 #include "kernels/read_bandwidth.h"
 #include "model/config.h"
@@ -165,6 +166,23 @@ Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
   return Model::synthetic(options.synthetic, load);
 }
 
+// The decode loop of a CUDA device; --tokens steps count.
+int run_cuda(const BenchOptions& options, const Sizes& sizes) {
+  if (options.synthetic.empty())
+    return fail(unsupported("bench --device cuda measures --synthetic shapes; halfbyte run -v shows a model's rates"));
+  CudaDecodeOptions decode;
+  decode.shape = options.synthetic;
+  decode.batch = static_cast<int>(sizes.batch);
+  decode.steps = static_cast<int>(std::min<int64_t>(sizes.tokens, 1 << 20));
+  decode.context = sizes.context;
+  const auto plan = parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan);
+  if (!plan.ok()) return fail(plan.status());
+  decode.plan = *plan;
+  const auto report = measure_cuda_decode(decode);
+  if (!report.ok()) return fail(report.status());
+  return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail("stdout cannot be written");
+}
+
 int run(const BenchOptions& options) {
   const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
   if (options.repeat < 1 || options.warmup < 0)
@@ -174,6 +192,9 @@ int run(const BenchOptions& options) {
     return run_roofline({options.model.kernels, threads, options.repeat, options.json, options.svg});
   const auto sizes = read_sizes(options);
   if (!sizes.ok()) return fail(sizes.status());
+  const auto device = chosen_device(options.model);
+  if (!device.ok()) return fail(device.status());
+  if (*device == "cuda") return run_cuda(options, *sizes);
   const auto model = open_model(options);
   if (!model.ok()) return fail(model.status());
   if (options.stepped) return run_stepped(*model, threads);
@@ -214,6 +235,9 @@ Command add_bench(CLI::App& app) {
   flags.option("--tokens", options->tokens, "Tokens that each sequence decodes")->capture_default_str();
   flags.option("--batch", options->batch, "Sequences that decode together")->capture_default_str();
   flags.option("--context", options->context, "Tokens that each has read before")->capture_default_str();
+  options->model.device = "cpu";
+  add_device_flag(flags, options->model,
+                  "cpu, cuda (decode of a --synthetic shape, tokens fed back on the device) or auto");
   flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
   flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
   flags.flag("--roofline", options->roofline,

@@ -4,7 +4,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/cpu_features.h"
 #include "base/size_text.h"
+#include "base/thread_pool.h"
+#include "engine/cuda_api.h"
 #include "kernels/registry.h"
 #include "memory_fit.h"
 #include "model/model_build.h"
@@ -18,7 +21,7 @@ using Json = nlohmann::ordered_json;
 struct InspectOptions {
   ModelOptions model;
   std::string batch = "1";
-  bool fit = false, tensors = false, kernels_table = false, json = false;
+  bool fit = false, tensors = false, kernels_table = false, devices = false, json = false;
 };
 
 std::string dump(const Json& json) {
@@ -165,7 +168,20 @@ Result<LoadPlan> plan_of(const ModelSource& source, const ModelOptions& options)
   return make_load_plan(source, load.plan, isa, load.kv);
 }
 
+std::string devices_text() {
+  const auto isa = choose_isa("");
+  std::string text = fmt::format("cpu: {}, {} threads\n  runs the kernels {}\n", cpu_model_name(),
+                                 default_thread_count(), isa.ok() ? isa_name(*isa) : "none");
+  const auto cuda = cuda_devices_text();
+  if (!cuda.ok()) return text + "cuda: " + cuda.status().message() + "\n";
+  return text + (cuda->empty() ? "cuda: no device is there\n" : *cuda);
+}
+
 int run(const InspectOptions& options) {
+  if (options.devices) {
+    const auto text = devices_text();
+    return write_out(text) ? kDone : fail("stdout cannot be written");
+  }
   if (options.kernels_table) return write_out(registry_text()) ? kDone : fail("stdout cannot be written");
   const auto path = model_path(options.model.model);
   if (!path.ok()) return fail(path.status());
@@ -207,6 +223,7 @@ Command add_inspect(CLI::App& app) {
   flags.flag("--tensors", options->tensors, "List every stored tensor");
   flags.flag_as("--kernels", options->kernels_table, "List the implementations of every operation and which run here",
                 "HALFBYTE_INSPECT_KERNELS");
+  flags.flag("--devices", options->devices, "List the CPU and the CUDA devices, what they would run, and why");
   flags.flag("--json", options->json, "One JSON object instead of text");
   return [options] { return run(*options); };
 }

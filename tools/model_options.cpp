@@ -9,6 +9,7 @@
 
 #include "base/progress.h"
 #include "base/size_text.h"
+#include "engine/cuda_api.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -58,6 +59,21 @@ void add_context_flag(Flags& flags, ModelOptions& options) {
                "Longest sequence in tokens, e.g. 4096 or 32K (default: the model's, or what fits)");
 }
 
+void add_device_flag(Flags& flags, ModelOptions& options, const std::string& help) {
+  flags.option("--device", options.device, help)->capture_default_str();
+}
+
+Result<std::string> chosen_device(const ModelOptions& options) {
+  if (options.device.empty() || options.device == "cpu") return std::string("cpu");
+  if (options.device == "auto") return std::string(cuda_usable().ok() && options.kernels.empty() ? "cuda" : "cpu");
+  if (options.device != "cuda")
+    return invalid_argument(fmt::format("--device is '{}', expected auto, cpu or cuda", options.device));
+  HB_TRY(cuda_usable());
+  if (!options.kernels.empty())
+    return invalid_argument("--kernels chooses among the CPU's kernels; leave it out with --device cuda");
+  return options.device;
+}
+
 Result<std::string> model_path(const std::string& given) {
   if (!given.empty()) return given;
   if (std::string path = cached_model(); !path.empty()) return path;
@@ -75,7 +91,8 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
   if (!options.kv.empty()) {
     HB_ASSIGN(load.kv, parse_kv(options.kv));
   }
-  load.kernels = options.kernels;
+  HB_ASSIGN(const std::string device, chosen_device(options));
+  load.kernels = device == "cuda" ? "ref" : options.kernels;
   load.threads = options.threads;
   return load;
 }
@@ -95,6 +112,7 @@ Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, 
   EngineOptions engine;
   engine.max_batch = batch;
   engine.threads = options.threads;
+  HB_ASSIGN(engine.device, chosen_device(options));
   HB_TRY(read_size(options.ctx, "--ctx", engine.context));
   if (engine.context > 0) engine.kv_tokens = engine.context * batch;
   return Engine::create(std::move(model), engine);

@@ -12,6 +12,7 @@ namespace halfbyte::tools {
 
 struct ModelOptions {
   std::string model, plan, kv, kernels, ctx;
+  std::string device;  // "", "cpu", "cuda", "auto"
   int threads = 0;
 };
 
@@ -24,7 +25,11 @@ void add_context_flag(Flags& flags, ModelOptions& options);
 // get one when there is neither.
 Result<std::string> model_path(const std::string& given);
 
-// Plan, cache format, kernels and threads from the flags.
+void add_device_flag(Flags& flags, ModelOptions& options, const std::string& help);
+// "cpu" or "cuda": what the flag means here. "auto" is a CUDA device where one can be used.
+Result<std::string> chosen_device(const ModelOptions& options);
+
+// Plan, cache format, kernels and threads from the flags. For a CUDA device the weights stay in their normal form.
 Result<LoadOptions> load_options(const ModelOptions& options);
 // With a progress bar on a terminal; Ctrl-C gives kCancelled.
 Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOptions& options);

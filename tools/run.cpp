@@ -62,6 +62,22 @@ Status check_options(const RunOptions& options) {
   return {};
 }
 
+// Model and engine. With --device auto a model that a CUDA device's kernels do not have runs on the CPU, and says so.
+Status load_engine(const std::string& path, const ModelOptions& options, Chat& chat) {
+  HB_ASSIGN(chat.model, load_model(path, options));
+  auto engine = make_engine(chat.model, options, 1);
+  if (engine.ok()) {
+    chat.engine = std::move(engine).value();
+    return {};
+  }
+  const bool may_fall_back = options.device == "auto" && engine.status().code() == StatusCode::kUnsupported;
+  if (!may_fall_back || chosen_device(options).value() != "cuda") return engine.status();
+  note("on the CPU: " + engine.status().message());
+  ModelOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  return load_engine(path, on_cpu, chat);
+}
+
 Result<Chat> open_chat(const RunOptions& options) {
   HB_ASSIGN(const std::string path, model_path(options.model.model));
   Chat chat;
@@ -77,8 +93,7 @@ Result<Chat> open_chat(const RunOptions& options) {
   chat.system = options.system;
   HB_TRY(read_size(options.max_tokens, "--max-tokens", chat.completion.max_tokens));
   chat.completion.stops = options.stop;
-  HB_ASSIGN(chat.model, load_model(path, options.model));
-  HB_ASSIGN(chat.engine, make_engine(chat.model, options.model, 1));
+  HB_TRY(load_engine(path, options.model, chat));
   chat.completion.sampling = sampling_of(options, chat.model->config().generation);
   return chat;
 }
@@ -268,6 +283,8 @@ Command add_run(CLI::App& app) {
   flags.flag("-v,--verbose", options->verbose,
              "Print the model, the sampling and the rates, also when stderr is no terminal");
   flags.flag("-q,--quiet", options->quiet, "Print neither");
+  options->model.device = "auto";
+  add_device_flag(flags, options->model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);
   return [options] { return run(*options); };

@@ -22,6 +22,7 @@ struct EngineOptions {
   int64_t page_tokens = 32;     // a power of two
   int max_waiting = 1024;       // requests queued; one more is refused
   int threads = 0;              // 0: default_thread_count(); results do not depend on it
+  std::string device = "cpu";   // "cpu", or "cuda": device 0, for a model loaded with kernels "ref"
 };
 
 // Teacher-forced scores of a token sequence.

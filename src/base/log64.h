@@ -10,7 +10,7 @@ namespace halfbyte {
 
 // ln z for a normal z > 0, below 1 ulp. FP64 operations in a fixed order; needs -ffp-contract=off (set for the
 // project).
-inline double log64(double z) {
+constexpr double log64(double z) {
   // z = 2^k * m with m in [sqrt(1/2), sqrt(2)).
   const auto bits = std::bit_cast<uint64_t>(z);
   int exponent = static_cast<int>(bits >> 52) - 1022;

@@ -143,8 +143,16 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& options) {
-  HB_ASSIGN(const ResolvedOptions resolved, resolve_options(model->impl(), options, available_memory_bytes()));
-  HB_ASSIGN(std::unique_ptr<Runner> runner, make_cpu_runner(model, resolved.limits));
+  const bool cuda = options.device == "cuda";
+  if (!cuda && options.device != "cpu")
+    return invalid_argument("the engine's device is '" + options.device + "', expected cpu or cuda");
+  uint64_t available = available_memory_bytes();
+  if (cuda) {
+    HB_ASSIGN(available, cuda_memory_for_cache(model->summary().weight_bytes));
+  }
+  HB_ASSIGN(const ResolvedOptions resolved, resolve_options(model->impl(), options, available));
+  HB_ASSIGN(std::unique_ptr<Runner> runner,
+            cuda ? make_cuda_runner(model, resolved.limits) : make_cpu_runner(model, resolved.limits));
   auto impl = std::make_unique<Impl>(std::move(model), resolved.options, std::move(runner), resolved.limits.pages);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }

@@ -61,6 +61,12 @@ struct LinearKernel {
   bool prompt_only = false;
 };
 
+// Kernels of the set `ref` keep a weight as QuantLinear has it: the codes at the start, the block scales from here on.
+// What a device that packs for itself reads.
+constexpr size_t normal_form_scales_offset(WeightFormat format, int64_t n, int64_t k) {
+  return (static_cast<size_t>(n * code_bytes_per_row(format, k)) + kKernelAlign - 1) / kKernelAlign * kKernelAlign;
+}
+
 // Rows x [rows, k] -> y [rows, k]: x / rms(x) * weight.
 using RmsNormFn = void (*)(const float* x, const float* weight, float eps, int64_t rows, int64_t k, float* y);
 

@@ -48,6 +48,15 @@ def test_wrong_folder_lists_what_was_looked_for(halfbyte, tmp_path, command):
     refused(halfbyte(*run_args(command, tmp_path)), "tokenizer.json" if command == "run" else "model.safetensors")
 
 
+def test_devices(halfbyte, model):
+    refused(halfbyte("run", model, "Hi", "--device", "gpu"), "--device", "gpu", "auto, cpu or cuda")
+    here = halfbyte("inspect", "--devices")
+    assert here.code == 0 and here.out.startswith("cpu: "), here.out
+    if "without CUDA" in here.out:
+        refused(halfbyte("run", model, "Hi", "--device", "cuda"), "without CUDA", "--device cpu")
+        assert halfbyte("run", model, "Hi", "--device", "auto", "--max-tokens", "2").code == 0
+
+
 def test_truncated_weights(halfbyte, copy):
     file = copy / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])

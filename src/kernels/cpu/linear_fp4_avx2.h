@@ -6,7 +6,7 @@
 // The work of a group of 8 blocks is split in two loops that meet in a small buffer: integer sums of every block first,
 // then scales and FP32 sums. Each loop is a stream of short independent chains, which the out-of-order window of a core
 // can overlap; in one loop the long chains (12 instructions from load to sum) fill its schedulers: 20.4 cycles a 16x16
-// block against 22.3 for 16-bit activations on a Zen 3 (November 2026, bench/ladder/README.md).
+// block against 22.3 for 16-bit activations on a Zen 3 (November 2026, bench/ladder/cpu.md).
 //
 // No int16 saturation: a maddubs lane is at most 24 * 128 * 2 = 6144, four are added: 24576 < 32768.
 #pragma once

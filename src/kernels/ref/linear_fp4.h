@@ -168,7 +168,7 @@ float block_dot(const uint8_t* codes, const typename Mode::Value* x) {
 template <class W>
 struct Packed {
   static int64_t blocks(int64_t k) { return blocks_per_row(W::kFormat, k); }
-  static size_t code_bytes(int64_t n, int64_t k) { return align_up(n * code_bytes_per_row(W::kFormat, k)); }
+  static size_t code_bytes(int64_t n, int64_t k) { return normal_form_scales_offset(W::kFormat, n, k); }
   static size_t bytes(int64_t n, int64_t k) { return code_bytes(n, k) + align_up(n * blocks(k)); }
 
   // Codes [n, blocks * block / 2], then scales [n, blocks], as QuantLinear has them.

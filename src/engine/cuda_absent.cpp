@@ -1,0 +1,31 @@
+// The CUDA backend of a build without CUDA: each function says how to get one.
+#include "engine/cuda_api.h"
+#include "engine/runner.h"
+
+namespace halfbyte {
+namespace {
+
+Status absent() {
+  return unsupported(
+      "this halfbyte was built without CUDA; build it with cmake --preset cuda, or run on the CPU (--device cpu)");
+}
+
+}  // namespace
+
+Status cuda_usable() {
+  return absent();
+}
+Result<std::string> cuda_devices_text() {
+  return absent();
+}
+Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions&) {
+  return absent();
+}
+Result<uint64_t> cuda_memory_for_cache(uint64_t) {
+  return absent();
+}
+Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model>, const RunnerLimits&) {
+  return absent();
+}
+
+}  // namespace halfbyte

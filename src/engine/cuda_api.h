@@ -1,0 +1,41 @@
+// What the CUDA backend offers beside its runner, without CUDA's types. In a build without CUDA every function says so
+// with kUnsupported.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "halfbyte/plan.h"
+
+namespace halfbyte {
+
+// Ok when device 0 can run the kernels; else why not.
+Status cuda_usable();
+
+// A line for every device that the driver shows, and which kernels it would run.
+Result<std::string> cuda_devices_text();
+
+// A decode loop on the device alone: random weights of a known shape, tokens fed back on the device.
+struct CudaDecodeOptions {
+  std::string shape;  // a synthetic shape (model/synthetic.h)
+  PrecisionPlan plan;
+  int batch = 1;        // sequences that decode together, up to 16
+  int64_t context = 0;  // positions in the cache at the first step that counts
+  int steps = 500;      // that count
+  int warmup = 50;      // steps before them
+};
+struct CudaDecodeReport {
+  std::string device;
+  int driver = 0, runtime = 0;     // e.g. 13000
+  int sm_mhz = 0, memory_mhz = 0;  // right after the loop; 0: not known
+  std::vector<double> step_ms;     // by the device's clock, end of a step to end of the next
+  double read_gbps = 0;            // plain read of 3 GiB, before and after, the better
+  uint64_t layer_bytes = 0;        // weights of the layers' linears, read once a step
+  uint64_t head_bytes = 0;
+  uint64_t kv_bytes = 0;  // keys and values read by the step in the middle
+};
+Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& options);
+
+}  // namespace halfbyte

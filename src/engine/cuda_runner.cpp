@@ -1,0 +1,202 @@
+// The Runner of a CUDA device: cuts a plan into passes of up to 16 rows. Decode rows draw on the device; a request whose
+// rules the device does not have (top-k, top-p, penalties, biases, log-probabilities) draws on the host from its logits.
+#include <algorithm>
+
+#include "engine/append_score.h"
+#include "engine/cuda_api.h"
+#include "engine/cuda_pass.h"
+#include "engine/runner.h"
+#include "model/model_impl.h"
+
+namespace halfbyte {
+namespace {
+
+bool device_draws(const Request& request) {
+  const SamplingParams& p = request.ask.sampling;
+  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && p.logprobs < 0 && !request.history;
+}
+
+class CudaRunner final : public Runner {
+ public:
+  CudaRunner(std::shared_ptr<const Model> model, std::unique_ptr<CudaPass> pass, const RunnerLimits& limits)
+      : model_(std::move(model)),
+        pass_(std::move(pass)),
+        vocab_(model_->config().vocab),
+        page_tokens_(limits.page_tokens),
+        sampler_(vocab_),
+        row_logits_(static_cast<size_t>(vocab_)) {}
+
+  Result<std::span<const SampledToken>> step(const BatchPlan& plan, const LogitsTap& tap) override {
+    for (const PageSave& save : plan.save) HB_TRY(save_pages(save));
+    for (Request* request : plan.restore) HB_TRY(restore_pages(*request));
+    tap_ = tap ? &tap : nullptr;
+    sampled_.assign(static_cast<size_t>(plan.sampled), {});
+    next_sample_ = 0;
+    for (const RowRole role : {RowRole::kDecode, RowRole::kPrompt}) {
+      for (const BatchSegment& segment : plan.segments)
+        if (segment.role == role) HB_TRY(add_segment(segment));
+      HB_TRY(flush());
+    }
+    return std::span<const SampledToken>(sampled_);
+  }
+
+  Status score(std::span<const int32_t> tokens, int64_t position, int64_t rows, std::span<const int32_t> pages,
+               const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) override {
+    if (tap) return unsupported("activation taps on a CUDA device; calibrate on the CPU");
+    for (int64_t first = 0; first < rows; first += cuda::kMaxRows) {
+      const int64_t count = std::min<int64_t>(cuda::kMaxRows, rows - first);
+      rows_.clear();
+      picks_.clear();
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = position + first + i;
+        rows_.push_back({tokens[static_cast<size_t>(at)], static_cast<int32_t>(at), pages});
+        picks_.push_back({static_cast<int32_t>(i), {}});
+      }
+      cuda::Drawn drawn[cuda::kMaxRows];
+      HB_TRY(pass_->run(rows_, picks_, /*own_rows=*/false, /*plain=*/true, drawn));
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = position + first + i;
+        HB_TRY(pass_->logits(static_cast<int>(i), row_logits_));
+        HB_TRY(append_score(row_logits_, tokens[static_cast<size_t>(at + 1)], at, options, out));
+      }
+    }
+    rows_.clear();
+    picks_.clear();
+    return {};
+  }
+
+ private:
+  Status save_pages(const PageSave& save) {
+    const size_t bytes = pass_->page_bytes();
+    save.request->saved_kv.reset(new (std::nothrow) std::byte[save.pages.size() * bytes]);
+    if (save.request->saved_kv == nullptr) {
+      save.request->failure = "not enough memory to set the request aside while others run; use fewer requests at once";
+      return {};
+    }
+    std::byte* to = save.request->saved_kv.get();
+    for (const int32_t page : save.pages) {
+      HB_TRY(pass_->read_page(page, {to, bytes}));
+      to += bytes;
+    }
+    return {};
+  }
+
+  Status restore_pages(Request& request) {
+    const size_t bytes = pass_->page_bytes();
+    const auto held = static_cast<size_t>((request.computed + page_tokens_ - 1) / page_tokens_);
+    for (size_t i = 0; i < held; ++i)
+      HB_TRY(pass_->write_page(request.pages[i], {request.saved_kv.get() + i * bytes, bytes}));
+    request.saved_kv.reset();
+    return {};
+  }
+
+  Status add_segment(const BatchSegment& segment) {
+    Request& request = *segment.request;
+    own_rows_ = segment.role == RowRole::kDecode;
+    for (int64_t i = 0; i < segment.rows; ++i) {
+      if (rows_.size() == cuda::kMaxRows) HB_TRY(flush());
+      const int64_t at = segment.position + i;
+      rows_.push_back({request.tokens[static_cast<size_t>(at)], static_cast<int32_t>(at), request.pages});
+    }
+    if (!segment.samples) return {};
+    const SamplingParams& p = request.ask.sampling;
+    picks_.push_back(
+        {static_cast<int32_t>(rows_.size()) - 1, {p.temperature, p.min_p, p.seed, p.choice, p.entropy ? 1u : 0u}});
+    sampling_.push_back(&request);
+    return {};
+  }
+
+  // Runs the rows that have gathered.
+  Status flush() {
+    if (rows_.empty()) return {};
+    const bool plain = tap_ != nullptr || !std::all_of(sampling_.begin(), sampling_.end(),
+                                                       [](const Request* r) { return device_draws(*r); });
+    cuda::Drawn drawn[cuda::kMaxRows];
+    const Status status = pass_->run(rows_, picks_, own_rows_, plain, drawn);
+    for (size_t i = 0; i < sampling_.size() && status.ok(); ++i) HB_TRY(take(i, drawn[i]));
+    rows_.clear();
+    picks_.clear();
+    sampling_.clear();
+    return status;
+  }
+
+  Status take(size_t pick, const cuda::Drawn& drawn) {
+    Request& request = *sampling_[pick];
+    SampledToken& out = sampled_[next_sample_++];
+    const SamplingParams& p = request.ask.sampling;
+    if (tap_ != nullptr) {
+      HB_TRY(pass_->logits(static_cast<int>(pick), row_logits_));
+      (*tap_)(request.id, request.length(), row_logits_);
+    }
+    if (device_draws(request)) {
+      out.token = drawn.token;
+      out.entropy = p.entropy ? drawn.entropy : 0.0f;
+      out.temperature = p.temperature <= 1e-6f ? 0.0f : p.temperature;
+      if (drawn.token < 0)
+        request.failure = "the model gave a logit that is NaN or infinite at position " +
+                          std::to_string(request.length()) + "; its weights are broken or overflow in this plan";
+      return {};
+    }
+    HB_TRY(pass_->logits(static_cast<int>(pick), row_logits_));
+    const Status status = sampler_.sample(row_logits_, p, request.history ? &*request.history : nullptr,
+                                          static_cast<uint64_t>(request.length()), out);
+    if (!status.ok()) request.failure = status.message();
+    return {};
+  }
+
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<CudaPass> pass_;
+  int64_t vocab_;
+  int64_t page_tokens_;
+  Sampler sampler_;
+  std::vector<float> row_logits_;      // [vocab]
+  std::vector<SampledToken> sampled_;  // of the current step, as are:
+  size_t next_sample_ = 0;
+  std::vector<CudaRow> rows_;
+  std::vector<CudaPick> picks_;
+  std::vector<Request*> sampling_;  // [picks]
+  bool own_rows_ = false;
+  const LogitsTap* tap_ = nullptr;
+};
+
+}  // namespace
+
+Status cuda_usable() {
+  return cuda::usable_device(0).status();
+}
+
+Result<uint64_t> cuda_memory_for_cache(uint64_t weight_bytes) {
+  HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
+  // Beside weights and cache: page tables, slots of partial sums, graphs.
+  constexpr uint64_t kReserve = uint64_t{1} << 30;
+  const uint64_t taken = weight_bytes + kReserve;
+  return device.free_bytes > taken ? device.free_bytes - taken : 0;
+}
+
+Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits) {
+  HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
+  const ModelConfig& c = model->config();
+  const int64_t context = std::min(c.context, limits.pages * limits.page_tokens);
+  HB_ASSIGN(CudaWeights weights, upload_weights(model->impl(), device, context));
+  const CudaKvShape kv{c.layers, c.kv_heads, c.head_dim, limits.page_tokens};
+  HB_ASSIGN(std::unique_ptr<CudaPass> pass,
+            CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv, limits.pages));
+  return std::unique_ptr<Runner>(std::make_unique<CudaRunner>(std::move(model), std::move(pass), limits));
+}
+
+Result<std::string> cuda_devices_text() {
+  HB_ASSIGN(const std::vector<cuda::DeviceInfo> all, cuda::devices());
+  std::string text;
+  for (const cuda::DeviceInfo& d : all) {
+    text += "cuda " + std::to_string(d.index) + ": " + d.name + ", compute capability " + std::to_string(d.major) +
+            "." + std::to_string(d.minor) + ", " + std::to_string(d.multiprocessors) + " multiprocessors, " +
+            std::to_string(d.memory_bytes >> 30) + " GiB, L2 " + std::to_string(d.l2_bytes >> 20) + " MiB, driver " +
+            std::to_string(d.driver / 1000) + "." + std::to_string(d.driver % 1000 / 10) + "\n  " +
+            (d.unusable.empty() ? "runs linear_fp4 (NVFP4, MXFP4; 1 to 16 rows a pass), linear_bf16, attention_rows"
+                                : "not used: " + d.unusable) +
+            "\n";
+  }
+  return text;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,204 @@
+#include "engine/cuda_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "formats/bf16.h"
+
+namespace halfbyte {
+namespace {
+
+using cuda::DeviceBuffer;
+using cuda::RowMode;
+
+Result<DeviceBuffer> upload_floats(const std::vector<float>& values) {
+  HB_ASSIGN(DeviceBuffer out, DeviceBuffer::make(values.size() * sizeof(float)));
+  if (!values.empty()) HB_TRY(out.upload(values.data(), values.size() * sizeof(float)));
+  return out;
+}
+
+Result<RowMode> row_mode(WeightFormat weights, ActivationMode activations, const std::string& name) {
+  const bool mx = weights == WeightFormat::kMXFP4;
+  if (weights == WeightFormat::kBF16 && activations == ActivationMode::kA16) return RowMode::kBf16Rows;
+  if (weights == WeightFormat::kNVFP4 || mx) {
+    switch (activations) {
+      case ActivationMode::kA16: return RowMode::kA16;
+      case ActivationMode::kA8: return mx ? RowMode::kMxA8 : RowMode::kA8;
+      case ActivationMode::kA4: return mx ? RowMode::kMxA4 : RowMode::kA4;
+      case ActivationMode::kF32: break;
+    }
+  }
+  return unsupported(name +
+                     ": FP32 weights or activations on a CUDA device, expected nvfp4 or mxfp4 weights with bf16, "
+                     "fp8 or fp4 activations, or bf16 with bf16; choose another plan or run on the CPU");
+}
+
+Result<CudaLinear> upload_linear(std::initializer_list<const PackedLinear*> parts, int multiprocessors) {
+  const PackedLinear& first = **parts.begin();
+  std::vector<cuda::LinearPart> list;
+  for (const PackedLinear* part : parts) {
+    if (part->kernel->isa != Isa::kRef)
+      return invalid_argument(part->name + ": packed for the kernels " + std::string(part->kernel->name) +
+                              ", a CUDA device needs the normal form: load the model with kernels 'ref'");
+    if (!part->same_input_as(first))
+      return unsupported(part->name + " and " + first.name +
+                         " round their common input in two ways, which the CUDA kernels do not; run on the CPU");
+    const std::byte* packed = part->packed.as<std::byte>();
+    list.push_back({part->kernel->weights, part->n, part->k, packed,
+                    packed + normal_form_scales_offset(part->kernel->weights, part->n, part->k), part->tensor_scale,
+                    part->bias.empty() ? nullptr : part->bias.data()});
+  }
+  CudaLinear out;
+  out.static_alpha = first.activation_scale;
+  HB_ASSIGN(out.mode, row_mode(first.kernel->weights, first.kernel->activations, first.name));
+  auto storage = cuda::make_linear(list, multiprocessors);
+  if (!storage.ok()) return storage.status().with_context(first.name);
+  out.storage = std::move(storage).value();
+  return out;
+}
+
+Result<CudaLayer> upload_layer(const LayerWeights& from, int multiprocessors) {
+  CudaLayer out;
+  HB_ASSIGN(out.attention_norm, upload_floats(from.attention_norm));
+  HB_ASSIGN(out.q_norm, upload_floats(from.q_norm));
+  HB_ASSIGN(out.k_norm, upload_floats(from.k_norm));
+  HB_ASSIGN(out.mlp_norm, upload_floats(from.mlp_norm));
+  HB_ASSIGN(out.qkv, upload_linear({&from.q, &from.k, &from.v}, multiprocessors));
+  HB_ASSIGN(out.o, upload_linear({&from.o}, multiprocessors));
+  HB_ASSIGN(out.gate_up, upload_linear({&from.gate, &from.up}, multiprocessors));
+  HB_ASSIGN(out.down, upload_linear({&from.down}, multiprocessors));
+  return out;
+}
+
+// As BF16 or FP32 rows, whatever form the host keeps.
+Result<DeviceBuffer> upload_embedding(const EmbeddingWeights& from) {
+  const bool bf16 = from.kind == WeightKind::kBF16;
+  const auto width = static_cast<size_t>(from.hidden);
+  const size_t row_bytes = width * (bf16 ? 2 : 4);
+  HB_ASSIGN(DeviceBuffer out, DeviceBuffer::make(static_cast<size_t>(from.vocab) * row_bytes));
+  constexpr int64_t kRows = 1024;  // decoded at once
+  std::vector<float> row(width);
+  std::vector<std::byte> rows(static_cast<size_t>(kRows) * row_bytes);
+  for (int64_t first = 0; first < from.vocab; first += kRows) {
+    const int64_t count = std::min(kRows, from.vocab - first);
+    for (int64_t r = 0; r < count; ++r) {
+      from.read(static_cast<int32_t>(first + r), row.data());
+      std::byte* to = rows.data() + static_cast<size_t>(r) * row_bytes;
+      if (!bf16) {
+        std::memcpy(to, row.data(), row_bytes);
+        continue;
+      }
+      auto* codes = reinterpret_cast<uint16_t*>(to);
+      for (size_t i = 0; i < width; ++i) codes[i] = BF16::encode(row[i]);
+    }
+    HB_TRY(out.upload(rows.data(), static_cast<size_t>(count) * row_bytes, static_cast<size_t>(first) * row_bytes));
+  }
+  return Result<DeviceBuffer>(std::move(out));
+}
+
+Status make_angles(CudaWeights& out, const Rope& rope, int64_t context) {
+  out.context = context;
+  const auto half = static_cast<size_t>(out.config.head_dim / 2);
+  std::vector<float> cos(static_cast<size_t>(context) * half), sin(cos.size());
+  for (int64_t p = 0; p < context; ++p) {
+    const size_t at = static_cast<size_t>(p) * half;
+    rope.angles(p, {cos.data() + at, half}, {sin.data() + at, half});
+  }
+  HB_ASSIGN(out.cos, upload_floats(cos));
+  HB_ASSIGN(out.sin, upload_floats(sin));
+  return {};
+}
+
+class RandomWeights {
+ public:
+  RandomWeights(const ModelConfig& config, const PrecisionPlan& plan, int multiprocessors)
+      : config_(config), plan_(plan), multiprocessors_(multiprocessors) {}
+
+  Result<CudaLinear> linear(const LinearPlan& plan, int64_t n, int64_t k) {
+    CudaLinear out;
+    const WeightFormat format = plan.weights == WeightKind::kNVFP4   ? WeightFormat::kNVFP4
+                                : plan.weights == WeightKind::kMXFP4 ? WeightFormat::kMXFP4
+                                : plan.weights == WeightKind::kBF16  ? WeightFormat::kBF16
+                                                                     : WeightFormat::kF32;
+    const ActivationMode activations = plan.activations == ActivationKind::kBF16 ? ActivationMode::kA16
+                                       : plan.activations == ActivationKind::kF8 ? ActivationMode::kA8
+                                       : plan.activations == ActivationKind::kF4 ? ActivationMode::kA4
+                                                                                 : ActivationMode::kF32;
+    HB_ASSIGN(out.mode, row_mode(format, activations, "random weights"));
+    HB_ASSIGN(out.storage, cuda::make_random_linear(format, n, k, multiprocessors_, ++seed_));
+    return out;
+  }
+
+  Result<DeviceBuffer> ones(int64_t n) { return upload_floats(std::vector<float>(static_cast<size_t>(n), 1.0f)); }
+
+  Result<CudaLayer> layer() {
+    const ModelConfig& c = config_;
+    CudaLayer out;
+    HB_ASSIGN(out.attention_norm, ones(c.hidden));
+    HB_ASSIGN(out.mlp_norm, ones(c.hidden));
+    if (c.qk_norm) {
+      HB_ASSIGN(out.q_norm, ones(c.head_dim));
+      HB_ASSIGN(out.k_norm, ones(c.head_dim));
+    }
+    HB_ASSIGN(out.qkv, linear(plan_.linear, c.q_width() + 2 * c.kv_width(), c.hidden));
+    HB_ASSIGN(out.o, linear(plan_.linear, c.hidden, c.q_width()));
+    HB_ASSIGN(out.gate_up, linear(plan_.linear, 2 * c.intermediate, c.hidden));
+    HB_ASSIGN(out.down, linear(plan_.linear, c.hidden, c.intermediate));
+    return out;
+  }
+
+ private:
+  const ModelConfig& config_;
+  const PrecisionPlan& plan_;
+  int multiprocessors_;
+  uint64_t seed_ = 0;
+};
+
+}  // namespace
+
+uint64_t CudaWeights::linear_bytes() const {
+  uint64_t bytes = 0;
+  for (const CudaLayer& l : layers)
+    for (const CudaLinear* linear : {&l.qkv, &l.o, &l.gate_up, &l.down}) bytes += linear->storage.view.bytes;
+  return bytes;
+}
+
+Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceInfo& device, int64_t context) {
+  if (model.plan.kv != KvKind::kBF16)
+    return unsupported(std::string("a KV cache in ") + name_of(model.plan.kv) +
+                       " on a CUDA device, expected bf16; choose kv=bf16 or run on the CPU");
+  CudaWeights out;
+  out.config = model.config;
+  out.device = device;
+  out.embedding_bf16 = model.weights.embedding.kind == WeightKind::kBF16;
+  HB_ASSIGN(out.embedding, upload_embedding(model.weights.embedding));
+  for (const LayerWeights& layer : model.weights.layers) {
+    HB_ASSIGN(CudaLayer uploaded, upload_layer(layer, device.multiprocessors));
+    out.layers.push_back(std::move(uploaded));
+  }
+  HB_ASSIGN(out.final_norm, upload_floats(model.weights.final_norm));
+  HB_ASSIGN(out.head, upload_linear({&model.weights.head}, device.multiprocessors));
+  HB_TRY(make_angles(out, model.rope, context));
+  return out;
+}
+
+Result<CudaWeights> random_cuda_weights(const ModelConfig& config, const PrecisionPlan& plan,
+                                        const cuda::DeviceInfo& device, int64_t context) {
+  CudaWeights out;
+  out.config = config;
+  out.device = device;
+  const auto embedding = static_cast<size_t>(config.vocab * config.hidden);
+  HB_ASSIGN(out.embedding, DeviceBuffer::make(embedding * 2));
+  HB_TRY(cuda::fill_random_bf16(out.embedding.as<void>(), embedding, 1.0f, 1000003, {}));
+  RandomWeights random(config, plan, device.multiprocessors);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    HB_ASSIGN(CudaLayer layer, random.layer());
+    out.layers.push_back(std::move(layer));
+  }
+  HB_ASSIGN(out.final_norm, random.ones(config.hidden));
+  HB_ASSIGN(out.head, random.linear(plan.head, config.vocab, config.hidden));
+  HB_TRY(make_angles(out, Rope(config.rope, config.head_dim, config.context), context));
+  return out;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,452 @@
+// Attention of single query rows over a paged BF16 cache, cut into parts at absolute positions.
+//
+// A thread block has one part of one KV head of one row: it adds the slots of q (and k, v), norms and rotates them,
+// appends the row's key and value, and leaves sums that merge_rows divides. Keys go to the tensor cores as the 16-row
+// operand with the group's query heads as columns (q as two BF16 halves: 16 bits), values are multiplied in FP32.
+//
+// Moves   2 x length x head_dim x 2 bytes a KV head and row, once; slots of q for every part from L2.
+// Shapes  head_dim 64 or 128, up to 8 query heads a KV head, pages of 16 or more positions.
+// Order   parts of split_span(length) positions; in a part warp w has the 16-position groups g with g mod 4 = w,
+//         ascending, with a running maximum; the warps ascending; the parts ascending (merge_rows). It depends on the
+//         row's own length only.
+#include <cuda_bf16.h>
+
+#include "base/exp32.h"
+#include "formats/bf16.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace halfbyte::cuda {
+namespace {
+
+constexpr int kAttentionWarps = 4;
+constexpr int kAttentionThreads = kAttentionWarps * 32;
+constexpr int kGroupPositions = 16;  // positions that a warp takes at once
+constexpr int kHeadColumns = 8;      // columns of the MMA
+
+// One head's vector as a warp holds it: lane i has dimensions i, i + 32, ...; pairs of a rotation lie in one lane.
+template <int kDim>
+struct HeadVector {
+  static constexpr int kPerLane = kDim / 32;
+  float v[kPerLane];
+};
+
+// A head of q, k or v on its way from the slots. Made before the wait for the kernel ahead: it reads what never changes.
+template <int kDim>
+class HeadReader {
+ public:
+  static constexpr int kPerLane = kDim / 32;
+  static constexpr int kHalf = kPerLane / 2;
+
+  // norm: [kDim] or null; rotate: by `position`.
+  __device__ __forceinline__ HeadReader(const AttentionRows& a, int first_row, const float* norm, bool rotate,
+                                        int position, int lane)
+      : qkv_(a.qkv), eps_(a.eps), row_(first_row + lane), norms_(norm != nullptr), rotates_(rotate) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int row = row_ + 32 * i;
+      slots_[i] = qkv_.slot_counts != nullptr ? qkv_.slot_counts[row >> 7] : 1;
+      scale_[i] = qkv_.scales != nullptr ? qkv_.scales[row] : 1.0f;
+      bias_[i] = qkv_.bias != nullptr ? qkv_.bias[row] : 0.0f;
+      weight_[i] = norms_ ? norm[lane + 32 * i] : 1.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const size_t at = static_cast<size_t>(position) * (kDim / 2) + lane + 32 * i;
+      cos_[i] = rotates_ ? a.cos[at] : 1.0f;
+      sin_[i] = rotates_ ? a.sin[at] : 0.0f;
+    }
+  }
+
+  __device__ __forceinline__ HeadVector<kDim> read(int column) const {
+    HeadVector<kDim> h;
+    const float* at = qkv_.partial + static_cast<size_t>(column) * qkv_.rows + row_;
+    const size_t stride = static_cast<size_t>(qkv_.columns) * qkv_.rows;
+    float part[kMaxSlots][kPerLane];
+#pragma unroll
+    for (int s = 0; s < kMaxSlots; ++s) {
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) part[s][i] = s < slots_[i] ? __ldcg(at + s * stride + 32 * i) : 0.0f;
+    }
+    const float x_scale = qkv_.x_scale != nullptr ? __ldcg(qkv_.x_scale + column) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      float sum = part[0][i];
+#pragma unroll
+      for (int s = 1; s < kMaxSlots; ++s) sum = s < slots_[i] ? sum + part[s][i] : sum;
+      h.v[i] = sum * (scale_[i] * x_scale);
+      if (qkv_.bias != nullptr) h.v[i] += bias_[i];
+    }
+    if (norms_) norm(h);
+    if (rotates_) rotate(h);
+    return h;
+  }
+
+ private:
+  __device__ __forceinline__ void norm(HeadVector<kDim>& h) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) sum += h.v[i] * h.v[i];
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
+    const float inverse = 1.0f / sqrtf(sum / static_cast<float>(kDim) + eps_);
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) h.v[i] = (h.v[i] * inverse) * weight_[i];
+  }
+  __device__ __forceinline__ void rotate(HeadVector<kDim>& h) const {
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const float x = h.v[i], y = h.v[i + kHalf];
+      h.v[i] = x * cos_[i] - y * sin_[i];
+      h.v[i + kHalf] = y * cos_[i] + x * sin_[i];
+    }
+  }
+
+  const SlotView& qkv_;
+  float eps_;
+  int row_;
+  bool norms_, rotates_;
+  int slots_[kPerLane];
+  float scale_[kPerLane], bias_[kPerLane], weight_[kPerLane];
+  float cos_[kHalf], sin_[kHalf];
+};
+
+// Of KV head `head`: its key (normed and rotated) or its value.
+template <int kDim>
+__device__ __forceinline__ HeadReader<kDim> kv_reader(const AttentionRows& a, bool is_value, int head, int position,
+                                                      int lane) {
+  return HeadReader<kDim>(a, (a.heads + (is_value ? a.kv_heads : 0) + head) * kDim, is_value ? nullptr : a.k_norm,
+                          !is_value, position, lane);
+}
+
+template <int kDim>
+__device__ __forceinline__ void store_bf16(const HeadVector<kDim>& h, uint16_t* to, int lane) {
+#pragma unroll
+  for (int i = 0; i < HeadVector<kDim>::kPerLane; ++i) to[lane + 32 * i] = BF16::encode(h.v[i]);
+}
+
+// Keys (which = 0) or values (1) of a head at a position.
+__device__ __forceinline__ uint16_t* cache_row(const KvPages& kv, int row, int kv_heads, int head_dim, int which,
+                                               int head, int position) {
+  const int shift = __ffs(kv.page_tokens) - 1;
+  const int page = kv.tables[static_cast<size_t>(row) * kv.table_stride + (position >> shift)];
+  const size_t slot = (static_cast<size_t>(which * kv_heads + head) << shift) + (position & (kv.page_tokens - 1));
+  return reinterpret_cast<uint16_t*>(kv.base + static_cast<size_t>(page) * kv.page_stride + kv.layer_offset) +
+         slot * head_dim;
+}
+
+template <int kDim>
+__global__ void __launch_bounds__(64) append_kernel(const __grid_constant__ AttentionRows a) {
+  const int head = blockIdx.x, row = blockIdx.y, lane = threadIdx.x & 31;
+  const bool is_value = threadIdx.x >= 32;
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  const int position = a.positions[row];
+  if (position < 0) return;
+  const HeadVector<kDim> h = kv_reader<kDim>(a, is_value, head, position, lane).read(row);
+  store_bf16(h, cache_row(a.kv, row, a.kv_heads, kDim, is_value, head, position), lane);
+}
+
+// 16 positions of keys and values in a warp's registers.
+// Keys: lane (g, t) has of rows g and g + 8 the dimensions 32 c + 8 t .. + 7: two k16 steps each, in an order of
+// dimensions that q shares. Values: kRowLanes lanes a row, 8 dimensions each.
+template <int kDim>
+struct Group {
+  static constexpr int kChunks = kDim / 32;
+  static constexpr int kRowLanes = kDim / 8;
+  static constexpr int kRowsPerLoad = 32 / kRowLanes;
+  static constexpr int kLoads = kGroupPositions / kRowsPerLoad;
+  uint4 keys[2][kChunks];
+  uint4 values[kLoads];
+
+  __device__ __forceinline__ void load_keys(const uint16_t* first, int lane) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+        keys[r][c] = *reinterpret_cast<const uint4*>(first + ((lane >> 2) + 8 * r) * kDim + c * 32 + (lane & 3) * 8);
+    }
+  }
+  __device__ __forceinline__ void load_values(const uint16_t* first, int lane) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      values[i] =
+          *reinterpret_cast<const uint4*>(first + (i * kRowsPerLoad + lane / kRowLanes) * kDim + lane % kRowLanes * 8);
+  }
+  // The position `own` of the group takes its key and value from shared memory.
+  __device__ __forceinline__ void patch(int own, const uint16_t* key, const uint16_t* value, int lane) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        if ((lane >> 2) + 8 * r == own) keys[r][c] = *reinterpret_cast<const uint4*>(key + c * 32 + (lane & 3) * 8);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (i * kRowsPerLoad + lane / kRowLanes == own)
+        values[i] = *reinterpret_cast<const uint4*>(value + lane % kRowLanes * 8);
+    }
+  }
+};
+
+// kGroup: heads that are compiled; a.heads / a.kv_heads of them are there.
+template <int kDim, int kGroup>
+struct AttentionShared {
+  uint16_t query[2][kHeadColumns][kDim];                          // high and low halves
+  uint16_t key[kDim], value[kDim];                                // of the row itself
+  float weights[kAttentionWarps][kGroupPositions][kHeadColumns];  // exponentials of a group
+  float stats[kAttentionWarps][kHeadColumns][2];
+  float sums[kAttentionWarps][kGroup][kDim];
+};
+
+// Running state of a warp: for the heads 2 t and 2 t + 1 of lane (g, t) maximum and sum; sums of values for all heads.
+template <int kDim, int kGroup>
+struct WarpState {
+  float most[2] = {-INFINITY, -INFINITY};
+  float total[2] = {0.0f, 0.0f};
+  float sums[kGroup][8] = {};
+};
+
+template <int kDim>
+__device__ __forceinline__ void score_group(float (&score)[4], const Group<kDim>& kv,
+                                            const uint16_t (&query)[2][kHeadColumns][kDim], int lane) {
+  const int g = lane >> 2, t = lane & 3;
+  float sums[2][2][4] = {};  // by half of q and half of the k16 pair: short chains of dependent MMAs
+#pragma unroll
+  for (int c = 0; c < Group<kDim>::kChunks; ++c) {
+    const uint4 low = kv.keys[0][c], high = kv.keys[1][c];
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      const uint4 q = *reinterpret_cast<const uint4*>(&query[part][g][c * 32 + t * 8]);
+      ptx::mma_m16n8k16_bf16(sums[part][0], low.x, high.x, low.y, high.y, q.x, q.y);
+      ptx::mma_m16n8k16_bf16(sums[part][1], low.z, high.z, low.w, high.w, q.z, q.w);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < 4; ++e) score[e] = (sums[0][0][e] + sums[0][1][e]) + (sums[1][0][e] + sums[1][1][e]);
+}
+
+// Across the lanes g of one t.
+template <class Join>
+__device__ __forceinline__ float across_positions(float v, Join join) {
+  v = join(v, __shfl_xor_sync(~0u, v, 4));
+  v = join(v, __shfl_xor_sync(~0u, v, 8));
+  return join(v, __shfl_xor_sync(~0u, v, 16));
+}
+
+// Scores -> exponentials in `weights` [position][head]; returns the factors by which earlier sums shrink.
+template <int kDim, int kGroup>
+__device__ __forceinline__ void soften(WarpState<kDim, kGroup>& state, const float (&score)[4], int valid, float scale,
+                                       float (&weights)[kGroupPositions][kHeadColumns], float (&shrink)[2], int lane) {
+  const int g = lane >> 2, t = lane & 3;
+  const auto largest = [](float a, float b) { return fmaxf(a, b); };
+  const auto plus = [](float a, float b) { return a + b; };
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float s0 = g < valid ? score[h] * scale : -INFINITY;
+    const float s1 = g + 8 < valid ? score[2 + h] * scale : -INFINITY;
+    const float most = fmaxf(state.most[h], across_positions(fmaxf(s0, s1), largest));
+    const float w0 = exp32(s0 - most), w1 = exp32(s1 - most);
+    shrink[h] = exp32(state.most[h] - most);
+    state.total[h] = state.total[h] * shrink[h] + across_positions(w0 + w1, plus);
+    state.most[h] = most;
+    weights[g][2 * t + h] = w0;
+    weights[g + 8][2 * t + h] = w1;
+  }
+}
+
+template <int kDim, int kGroup>
+__device__ __forceinline__ void add_values(WarpState<kDim, kGroup>& state, const Group<kDim>& kv,
+                                           const float (&weights)[kGroupPositions][kHeadColumns],
+                                           const float (&shrink)[2], int lane) {
+  using G = Group<kDim>;
+#pragma unroll
+  for (int h = 0; h < kGroup; ++h) {
+    const float factor = __shfl_sync(~0u, shrink[h % 2], h / 2);  // lane (0, h / 2) holds heads 2 t and 2 t + 1
+#pragma unroll
+    for (int d = 0; d < 8; ++d) state.sums[h][d] *= factor;
+  }
+#pragma unroll
+  for (int i = 0; i < G::kLoads; ++i) {
+    const float* w = weights[i * G::kRowsPerLoad + lane / G::kRowLanes];
+    const uint32_t words[4] = {kv.values[i].x, kv.values[i].y, kv.values[i].z, kv.values[i].w};
+#pragma unroll
+    for (int h = 0; h < kGroup; ++h) {
+      const float p = w[h];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        state.sums[h][2 * j] = fmaf(p, __uint_as_float(words[j] << 16), state.sums[h][2 * j]);
+        state.sums[h][2 * j + 1] = fmaf(p, __uint_as_float(words[j] & 0xFFFF0000u), state.sums[h][2 * j + 1]);
+      }
+    }
+  }
+}
+
+// A head of the group's queries into shared memory, as two BF16 halves.
+template <int kDim, int kGroup>
+__device__ __forceinline__ void store_query(AttentionShared<kDim, kGroup>& shared, int column,
+                                            const HeadVector<kDim>& h, int lane) {
+#pragma unroll
+  for (int i = 0; i < HeadVector<kDim>::kPerLane; ++i) {
+    const uint16_t high = BF16::encode(h.v[i]);
+    shared.query[0][column][lane + 32 * i] = high;
+    shared.query[1][column][lane + 32 * i] = BF16::encode(h.v[i] - BF16::decode(high));
+  }
+}
+
+// The group's queries, and with `own` the row's key and value, into shared memory. Waits for the kernel ahead in the
+// middle: what never changes is read before, by the warp that needs it.
+template <int kDim, int kGroup>
+__device__ __forceinline__ void prepare(const AttentionRows& a, AttentionShared<kDim, kGroup>& shared, int row,
+                                        int kv_head, int position, bool own) {
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  const int group = a.heads / a.kv_heads;
+  const auto query = [&](int head) {
+    return HeadReader<kDim>(a, (kv_head * group + min(head, group - 1)) * kDim, a.q_norm, true, position, lane);
+  };
+  const HeadReader<kDim> first = query(warp);
+  const bool is_value = (warp & 1) != 0;
+  const HeadReader<kDim> row_kv = kv_reader<kDim>(a, is_value, kv_head, position, lane);
+  for (int column = group + warp; column < kHeadColumns; column += kAttentionWarps)
+    store_query<kDim, kGroup>(shared, column, HeadVector<kDim>{}, lane);  // heads that are not there
+  ptx::griddepcontrol_wait();
+  if (warp < group) store_query<kDim, kGroup>(shared, warp, first.read(row), lane);
+  if (own && warp >= 2) {
+    const HeadVector<kDim> h = row_kv.read(row);
+    store_bf16(h, is_value ? shared.value : shared.key, lane);
+    store_bf16(h, cache_row(a.kv, row, a.kv_heads, kDim, is_value, kv_head, position), lane);
+  }
+  for (int head = warp + kAttentionWarps; head < group; head += kAttentionWarps)
+    store_query<kDim, kGroup>(shared, head, query(head).read(row), lane);
+}
+
+// Writes the part: sums and statistics of the four warps, joined in order.
+template <int kDim, int kGroup>
+__device__ __forceinline__ void write_part(const AttentionRows& a, AttentionShared<kDim, kGroup>& shared,
+                                           WarpState<kDim, kGroup>& state, int row, int kv_head, int split) {
+  using G = Group<kDim>;
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  if (lane < 4) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      shared.stats[warp][2 * lane + h][0] = state.most[h];
+      shared.stats[warp][2 * lane + h][1] = state.total[h];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < kGroup; ++h) {
+#pragma unroll
+    for (int d = 0; d < 8; ++d) {
+      float v = state.sums[h][d];
+#pragma unroll
+      for (int mask = G::kRowLanes; mask < 32; mask *= 2) v += __shfl_xor_sync(~0u, v, mask);
+      if (lane < G::kRowLanes) shared.sums[warp][h][lane * 8 + d] = v;
+    }
+  }
+  __syncthreads();
+  const int group = a.heads / a.kv_heads;
+  for (int i = static_cast<int>(threadIdx.x); i < group * kDim; i += kAttentionThreads) {
+    const int h = i / kDim, d = i % kDim;
+    float most = shared.stats[0][h][0];
+#pragma unroll
+    for (int w = 1; w < kAttentionWarps; ++w) most = fmaxf(most, shared.stats[w][h][0]);
+    float sum = 0.0f, total = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kAttentionWarps; ++w) {
+      const float factor = exp32(shared.stats[w][h][0] - most);
+      sum += shared.sums[w][h][d] * factor;
+      total += shared.stats[w][h][1] * factor;
+    }
+    const size_t at = (static_cast<size_t>(row) * a.heads + kv_head * group + h) * kMaxSplits + split;
+    a.parts[at * kDim + d] = sum;
+    if (d == 0) *reinterpret_cast<float2*>(a.stats + at * 2) = make_float2(most, total);
+  }
+}
+
+template <int kDim, int kGroup>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_kernel(const __grid_constant__ AttentionRows a, bool own_row) {
+  __shared__ __align__(16) AttentionShared<kDim, kGroup> shared;
+  const int split = blockIdx.x, kv_head = blockIdx.y, row = blockIdx.z;
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  ptx::griddepcontrol_launch_dependents();
+  // Positions are set before the step's first kernel lets others begin, and earlier positions' keys before that.
+  if (!own_row) ptx::griddepcontrol_wait();
+  const int position = a.positions[row];
+  const int span = split_span(position + 1);
+  const int begin = split * span, end = min(position + 1, begin + span);
+  if (position < 0 || begin >= end) {
+    ptx::griddepcontrol_wait();
+    return;
+  }
+  const auto first_row = [&](int which, int at) { return cache_row(a.kv, row, a.kv_heads, kDim, which, kv_head, at); };
+  constexpr int kStride = kAttentionWarps * kGroupPositions;
+  int at = begin + warp * kGroupPositions;
+  Group<kDim> kv;
+  if (at < end) {
+    kv.load_keys(first_row(0, at), lane);
+    kv.load_values(first_row(1, at), lane);
+  }
+  const bool has_own = own_row && end == position + 1;
+  prepare<kDim, kGroup>(a, shared, row, kv_head, position, has_own);
+  __syncthreads();
+
+  WarpState<kDim, kGroup> state;
+  for (; at < end; at += kStride) {
+    if (has_own && position - at < kGroupPositions) kv.patch(position - at, shared.key, shared.value, lane);
+    const int next = at + kStride;
+    float score[4], shrink[2];
+    score_group<kDim>(score, kv, shared.query, lane);
+    if (next < end) kv.load_keys(first_row(0, next), lane);
+    soften<kDim, kGroup>(state, score, end - at, a.scale, shared.weights[warp], shrink, lane);
+    __syncwarp();
+    add_values<kDim, kGroup>(state, kv, shared.weights[warp], shrink, lane);
+    if (next < end) kv.load_values(first_row(1, next), lane);
+    __syncwarp();
+  }
+  write_part<kDim, kGroup>(a, shared, state, row, kv_head, split);
+}
+
+template <int kDim, int kGroup>
+Status launch_group(const AttentionRows& args, KvState state, int rows, const Launch& how) {
+  const Grid grid{dim3(kMaxSplits, static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows)),
+                  kAttentionThreads};
+  return launch(attention_kernel<kDim, kGroup>, grid, how, "attention_rows", args, state == KvState::kOwnRow);
+}
+
+Status launch_dim(const AttentionRows& args, KvState state, int rows, const Launch& how) {
+  const int group = args.heads / args.kv_heads;
+  if (args.head_dim == 64)
+    return group <= 4 ? launch_group<64, 4>(args, state, rows, how) : launch_group<64, 8>(args, state, rows, how);
+  if (group <= 2) return launch_group<128, 2>(args, state, rows, how);
+  if (group <= 4) return launch_group<128, 4>(args, state, rows, how);
+  if (group == 5) return launch_group<128, 5>(args, state, rows, how);
+  return launch_group<128, 8>(args, state, rows, how);
+}
+
+Status check_shape(const AttentionRows& a) {
+  if ((a.head_dim != 64 && a.head_dim != 128) || a.kv_heads < 1 || a.heads % a.kv_heads != 0 ||
+      a.heads / a.kv_heads > kMaxGroup || a.kv.page_tokens < kGroupPositions)
+    return unsupported("attention of " + std::to_string(a.heads) + " query and " + std::to_string(a.kv_heads) +
+                       " KV heads of " + std::to_string(a.head_dim) + " dimensions in pages of " +
+                       std::to_string(a.kv.page_tokens) +
+                       " positions on a CUDA device, expected 64 or 128 dimensions, up to 8 query heads a KV head and "
+                       "pages of 16 or more; run the model on the CPU");
+  return {};
+}
+
+}  // namespace
+
+Status append_rows(const AttentionRows& args, int rows, Launch how) {
+  HB_TRY(check_shape(args));
+  const Grid grid{dim3(static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows)), 64};
+  if (args.head_dim == 64) return launch(append_kernel<64>, grid, how, "append_rows", args);
+  return launch(append_kernel<128>, grid, how, "append_rows", args);
+}
+
+Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch how) {
+  HB_TRY(check_shape(args));
+  return launch_dim(args, state, rows, how);
+}
+
+}  // namespace halfbyte::cuda

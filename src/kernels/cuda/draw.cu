@@ -1,0 +1,317 @@
+// From rows of logits to tokens: docs/numerics.md 4 on the device, one cluster of 8 thread blocks a row.
+//
+// Moves   slots x vocab x 4 bytes a row from L2, once: each thread block keeps its part in shared memory.
+// Exact   maximum, greedy token, entropy (chunks of 4,096 logits, 32 lanes, in the contract's order), weights of a draw
+//         (integers) and the drawn token are the host sampler's, bit for bit, for equal logits.
+#include <cooperative_groups.h>
+
+#include "base/exp32.h"
+#include "base/log64.h"
+#include "base/rng.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace halfbyte::cuda {
+namespace {
+
+namespace cg = cooperative_groups;
+
+constexpr int kDrawThreads = 1024;
+constexpr int kDrawWarps = kDrawThreads / 32;
+constexpr int kChunkLogits = 4096;
+constexpr int kMostChunks = 12;  // of a thread block: 8 * 12 * 4096 = 393,216 logits
+constexpr float kGreedyBelow = 1e-6f;
+
+struct DrawShared {
+  float most[kDrawWarps];
+  int bad[kDrawWarps];
+  int first[kDrawWarps];
+  uint64_t warp_total[kDrawWarps];
+  // Read by the other thread blocks of the cluster:
+  float block_most;
+  int block_bad;
+  int block_first;
+  double chunk_z[kMostChunks], chunk_s[kMostChunks];
+  unsigned long long chunk_weight[kMostChunks];
+  int token;
+};
+
+struct Part {  // of the vocabulary, of one thread block
+  int first, count, chunks;
+};
+
+__device__ __forceinline__ Part part_of(int vocab, int rank) {
+  const int chunks = (vocab + kChunkLogits - 1) / kChunkLogits;
+  const int each = (chunks + kClusterBlocks - 1) / kClusterBlocks;
+  const int first = min(rank * each * kChunkLogits, vocab);
+  const int count = min(vocab - first, each * kChunkLogits);
+  return {first, count, (count + kChunkLogits - 1) / kChunkLogits};
+}
+
+template <class T, class Join>
+__device__ __forceinline__ T warp_reduce(T v, Join join) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v = join(v, __shfl_xor_sync(~0u, v, mask));
+  return v;
+}
+
+// A logit as its linear left it. kSlots: there may be more than one slot.
+template <bool kSlots>
+__device__ __forceinline__ float read_logit(const SlotView& logits, int row, int i) {
+  if constexpr (kSlots) {
+    float y[1];
+    SlotReader<1>(logits, i).read(row, y);
+    return y[0];
+  } else {
+    const float y = __ldcg(logits.partial + static_cast<size_t>(row) * logits.rows + i);
+    return logits.bias != nullptr ? y + logits.bias[i] : y;
+  }
+}
+
+// The part's logits into shared memory, several loads on their way at once; the thread's maximum, and whether it saw a NaN.
+template <bool kSlots>
+__device__ __forceinline__ void load_logits(const DrawRows& a, float* logits, const Part& part, int row, float& most,
+                                            int& bad) {
+  constexpr int kBatch = kSlots ? 2 : 8;
+  for (int first = static_cast<int>(threadIdx.x); first < part.count; first += kBatch * kDrawThreads) {
+    float y[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int i = first + j * kDrawThreads;
+      y[j] = i < part.count ? read_logit<kSlots>(a.logits, row, part.first + i) : -INFINITY;
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int i = first + j * kDrawThreads;
+      if (i >= part.count) break;
+      logits[i] = y[j];
+      if (a.plain != nullptr) a.plain[static_cast<size_t>(row) * a.vocab + part.first + i] = y[j];
+      most = y[j] > most ? y[j] : most;
+      bad |= y[j] != y[j] ? 1 : 0;
+    }
+  }
+}
+
+// Loads, and the cluster's maximum: NaN when a logit is NaN or +infinity or all are -infinity.
+__device__ float load_and_max(const DrawRows& a, DrawShared& shared, float* logits, const Part& part, int row) {
+  float most = -INFINITY;
+  int bad = 0;
+  if (a.logits.slot_counts != nullptr) {
+    load_logits<true>(a, logits, part, row, most, bad);
+  } else {
+    load_logits<false>(a, logits, part, row, most, bad);
+  }
+  most = warp_reduce(most, [](float x, float y) { return fmaxf(x, y); });
+  bad = warp_reduce(bad, [](int x, int y) { return x | y; });
+  if ((threadIdx.x & 31) == 0) {
+    shared.most[threadIdx.x >> 5] = most;
+    shared.bad[threadIdx.x >> 5] = bad;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int w = 1; w < kDrawWarps; ++w) {
+      most = fmaxf(most, shared.most[w]);
+      bad |= shared.bad[w];
+    }
+    shared.block_most = most;
+    shared.block_bad = bad;
+  }
+  cg::cluster_group cluster = cg::this_cluster();
+  cluster.sync();
+  most = -INFINITY;
+  bad = 0;
+  for (int b = 0; b < kClusterBlocks; ++b) {
+    most = fmaxf(most, *cluster.map_shared_rank(&shared.block_most, b));
+    bad |= *cluster.map_shared_rank(&shared.block_bad, b);
+  }
+  return bad != 0 || most == INFINITY || most == -INFINITY ? __builtin_nanf("") : most;
+}
+
+// Lowest index of the maximum, over the cluster; the same in every thread of rank 0.
+__device__ int greedy(DrawShared& shared, const float* logits, const Part& part, float most) {
+  int first = 0x7FFFFFFF;
+  for (int i = static_cast<int>(threadIdx.x); i < part.count; i += kDrawThreads) {
+    if (logits[i] == most) first = min(first, part.first + i);
+  }
+  first = warp_reduce(first, [](int x, int y) { return min(x, y); });
+  if ((threadIdx.x & 31) == 0) shared.first[threadIdx.x >> 5] = first;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int w = 1; w < kDrawWarps; ++w) first = min(first, shared.first[w]);
+    shared.block_first = first;
+  }
+  cg::cluster_group cluster = cg::this_cluster();
+  cluster.sync();
+  first = 0x7FFFFFFF;
+  for (int b = 0; b < kClusterBlocks; ++b) first = min(first, *cluster.map_shared_rank(&shared.block_first, b));
+  return first;
+}
+
+__device__ __forceinline__ double fold_lanes(double v) {
+#pragma unroll
+  for (int half = 16; half > 0; half /= 2) v += __shfl_down_sync(~0u, v, half);
+  return v;
+}
+
+// A warp a chunk, lane j has the logits j mod 32 in ascending order; chunks are added by thread 0 of rank 0.
+__device__ float entropy_of(DrawShared& shared, const float* logits, const Part& part, float most, int vocab) {
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  for (int chunk = warp; chunk < part.chunks; chunk += kDrawWarps) {
+    double z = 0, s = 0;
+    const int end = min(part.count, (chunk + 1) * kChunkLogits);
+    for (int i = chunk * kChunkLogits + lane; i < end; i += 32) {
+      const float d = logits[i] - most;
+      const float e = exp32(d);
+      z += static_cast<double>(e);
+      s += static_cast<double>(e) * static_cast<double>(e > 0.0f ? d : 0.0f);
+    }
+    z = fold_lanes(z);
+    s = fold_lanes(s);
+    if (lane == 0) {
+      shared.chunk_z[chunk] = z;
+      shared.chunk_s[chunk] = s;
+    }
+  }
+  cg::cluster_group cluster = cg::this_cluster();
+  cluster.sync();
+  if (cluster.block_rank() != 0 || threadIdx.x != 0) return 0.0f;
+  double z = 0, s = 0;
+  for (int b = 0; b < kClusterBlocks; ++b) {
+    const int chunks = part_of(vocab, b).chunks;
+    for (int c = 0; c < chunks; ++c) {
+      z += *cluster.map_shared_rank(&shared.chunk_z[c], b);
+      s += *cluster.map_shared_rank(&shared.chunk_s[c], b);
+    }
+  }
+  return static_cast<float>(log64(z) - s / z);
+}
+
+struct Weigher {
+  float temperature, top;
+  double least;  // min-p: lighter tokens weigh nothing
+  __device__ __forceinline__ uint32_t operator()(float logit) const {
+    const float e = exp32(logit / temperature - top);
+    const uint32_t w = e < 1.0f ? static_cast<uint32_t>(static_cast<int32_t>(e * 2147483648.0f)) : 0x80000000u;
+    return static_cast<double>(w) < least ? 0u : w;
+  }
+};
+
+// The token at which the running sum of the part's weights first exceeds r; by all threads of the block.
+__device__ void find_token(DrawShared& shared, const float* logits, const Part& part, int chunk, uint64_t r,
+                           const Weigher& weigh) {
+  constexpr int kEach = kChunkLogits / kDrawThreads;
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  const int begin = chunk * kChunkLogits + static_cast<int>(threadIdx.x) * kEach;
+  uint32_t w[kEach];
+  uint64_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    w[i] = begin + i < part.count ? weigh(logits[begin + i]) : 0u;
+    sum += w[i];
+  }
+  uint64_t before = sum;  // inclusive, then made exclusive
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const uint64_t other = __shfl_up_sync(~0u, before, step);
+    if (lane >= step) before += other;
+  }
+  if (lane == 31) shared.warp_total[warp] = before;
+  before -= sum;
+  __syncthreads();
+  for (int v = 0; v < warp; ++v) before += shared.warp_total[v];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (before <= r && r < before + w[i]) shared.token = part.first + begin + i;
+    before += w[i];
+  }
+}
+
+// Integer weights, their total over the cluster, and the token the draw falls on.
+__device__ int drawn_token(DrawShared& shared, const float* logits, const Part& part, float most, const DrawRule& rule,
+                           int vocab, uint64_t position) {
+  const Weigher weigh{rule.temperature, most / rule.temperature, static_cast<double>(rule.min_p) * 2147483648.0};
+  const int lane = static_cast<int>(threadIdx.x & 31);
+  if (threadIdx.x < kMostChunks) shared.chunk_weight[threadIdx.x] = 0;
+  if (threadIdx.x == 0) shared.token = -1;
+  __syncthreads();
+  for (int chunk = 0; chunk < part.chunks; ++chunk) {
+    unsigned long long sum = 0;
+    const int end = min(part.count, (chunk + 1) * kChunkLogits);
+    for (int i = chunk * kChunkLogits + static_cast<int>(threadIdx.x); i < end; i += kDrawThreads)
+      sum += weigh(logits[i]);
+    sum = warp_reduce(sum, [](unsigned long long x, unsigned long long y) { return x + y; });
+    if (lane == 0) atomicAdd(&shared.chunk_weight[chunk], sum);  // integers: exact in any order
+  }
+  cg::cluster_group cluster = cg::this_cluster();
+  cluster.sync();
+  const int rank = static_cast<int>(cluster.block_rank());
+  uint64_t total = 0, mine = 0;  // mine: what stands before this block's part
+  for (int b = 0; b < kClusterBlocks; ++b) {
+    if (b == rank) mine = total;
+    const int chunks = part_of(vocab, b).chunks;
+    for (int c = 0; c < chunks; ++c) total += *cluster.map_shared_rank(&shared.chunk_weight[c], b);
+  }
+  const uint64_t r = __umul64hi(philox_draw(rule.seed, rule.choice, position), total);
+  for (int c = 0; c < part.chunks; ++c) {
+    const uint64_t weight = shared.chunk_weight[c];
+    if (mine <= r && r < mine + weight) find_token(shared, logits, part, c, r - mine, weigh);
+    mine += weight;
+  }
+  cluster.sync();
+  int token = -1;
+  for (int b = 0; b < kClusterBlocks; ++b) token = max(token, *cluster.map_shared_rank(&shared.token, b));
+  return token;
+}
+
+__device__ __forceinline__ uint64_t device_clock() {
+  uint64_t ns;
+  asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+__global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_constant__ DrawRows a) {
+  extern __shared__ __align__(16) float logits[];
+  __shared__ DrawShared shared;
+  cg::cluster_group cluster = cg::this_cluster();
+  const int row = blockIdx.y;
+  const Part part = part_of(a.vocab, static_cast<int>(cluster.block_rank()));
+  ptx::griddepcontrol_wait();
+  const int source = a.rows != nullptr ? a.rows[row] : row;
+  if (source < 0 || a.positions[source] < 0) return;  // all of the cluster
+  const DrawRule rule = a.rules[row];
+  const float most = load_and_max(a, shared, logits, part, row);
+  const int position = a.positions[source];
+  Drawn out;
+  if (most == most) {
+    out.token = rule.temperature <= kGreedyBelow
+                    ? greedy(shared, logits, part, most)
+                    : drawn_token(shared, logits, part, most, rule, a.vocab, static_cast<uint64_t>(position) + 1);
+    if (rule.wants_entropy != 0) out.entropy = entropy_of(shared, logits, part, most, a.vocab);
+  }
+  if (cluster.block_rank() == 0 && threadIdx.x == 0) {
+    a.drawn[row] = out;
+    if (a.advance) {
+      a.tokens[source] = out.token < 0 ? 0 : out.token;
+      a.positions[source] = position + 1;
+      if (row == 0 && a.stamps != nullptr) a.stamps[(*a.step)++] = device_clock();
+    }
+  }
+  cluster.sync();
+}
+
+}  // namespace
+
+Status draw_rows(const DrawRows& args, int rows, Launch how) {
+  const int chunks = (args.vocab + kChunkLogits - 1) / kChunkLogits;
+  const int each = (chunks + kClusterBlocks - 1) / kClusterBlocks;
+  if (each > kMostChunks)
+    return unsupported("a vocabulary of " + std::to_string(args.vocab) + " on a CUDA device, expected up to " +
+                       std::to_string(kClusterBlocks * kMostChunks * kChunkLogits));
+  const size_t shared = static_cast<size_t>(each) * kChunkLogits * sizeof(float);
+  static const cudaError_t kReady = cudaFuncSetAttribute(draw_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                         kMostChunks * kChunkLogits * sizeof(float));
+  HB_TRY(check(kReady, "shared memory of draw_rows"));
+  return launch(draw_kernel, {dim3(kClusterBlocks, static_cast<unsigned>(rows)), kDrawThreads, shared, kClusterBlocks},
+                how, "draw_rows", args);
+}
+
+}  // namespace halfbyte::cuda

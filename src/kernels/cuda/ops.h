@@ -1,0 +1,280 @@
+// The CUDA operations of a decoder, as host functions that put one kernel each on a stream. They know shapes and
+// layouts, never models. Everything is compiled for compute capability 9.0 and later (bulk copies, clusters,
+// programmatic launch).
+//
+// A linear writes slots: partial sums [slot][M][rows] FP32, 1 to kMaxSlots an output. Whoever reads a linear's result
+// adds the slots in ascending order as it reads (SlotView), so no kernel stands between a linear and its reader.
+// With `programmatic` a kernel may begin before the one ahead of it has ended; it then waits before it touches anything
+// but weights, so every operation is safe in any order on one stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/quant_linear.h"
+
+namespace halfbyte::cuda {
+
+inline constexpr int kMaxRows = 16;      // columns x^ of one pass
+inline constexpr int kMaxSlots = 8;      // partial sums of an output
+inline constexpr int kMaxSplits = 16;    // parts that attention cuts a sequence into
+inline constexpr int kMaxWidth = 32768;  // K of a row operation
+inline constexpr int kMaxHeadDim = 128;  // 64 and 128 are compiled
+inline constexpr int kMaxGroup = 8;      // query heads a KV head
+
+// M is rounded up to a compiled one: 1, 2, 4, 8 or 16.
+constexpr int padded_rows(int rows) {
+  return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : 16;
+}
+
+// --- devices ---
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name;
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  size_t memory_bytes = 0, free_bytes = 0, l2_bytes = 0;
+  int driver = 0, runtime = 0;  // e.g. 13000
+  std::string unusable;         // why the kernels cannot run there; empty: they can
+};
+// Every device that the driver shows. kUnsupported when there is no driver or it is too old, with the driver's words.
+Result<std::vector<DeviceInfo>> devices();
+// The device, or kUnsupported that says what was found.
+Result<DeviceInfo> usable_device(int index);
+
+// kInternal with the call's and CUDA's words, kResourceExhausted for memory; ok for cudaSuccess.
+Status check(cudaError_t code, const char* what);
+
+// Device memory, zeroed when asked for. Movable; freed with its owner.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  static Result<DeviceBuffer> make(size_t bytes, bool zero = false);
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t size() const { return size_; }
+  Status upload(const void* from, size_t bytes, size_t offset = 0);
+  Status download(void* to, size_t bytes, size_t offset = 0) const;
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+struct Launch {
+  cudaStream_t stream = nullptr;
+  bool programmatic = false;
+};
+
+// --- linears ---
+
+// How a linear's input rows are rounded (docs/numerics.md 2, 3 and 8). The first group writes x^ for FP4 weights (FP16,
+// the layout of step_layout.h), kBf16Rows plain BF16 rows for BF16 weights.
+enum class RowMode : uint8_t {
+  kA16,      // BF16 values, held in FP16 with one power of two a row
+  kA8,       // E4M3 with a scale a row
+  kA4,       // NVFP4
+  kMxA8,     // MXFP8
+  kMxA4,     // MXFP4
+  kBf16Rows  // [rows][k] BF16
+};
+
+// Device pointers of one weight matrix, or of several of one input stacked row by row.
+struct Linear {
+  bool fp4 = true;  // else BF16 rows [n][k]
+  const uint8_t* weights = nullptr;
+  int n = 0, k = 0;                      // as the model has them
+  int rows = 0;                          // n padded to the layout: the stride of slots
+  int k_steps = 0;                       // FP4
+  int runs = 0;                          // thread blocks (FP4)
+  const uint8_t* slot_counts = nullptr;  // [rows / 128]: slots of a panel's outputs
+  const float* scales = nullptr;         // [rows]: alpha_w of each output
+  const float* bias = nullptr;           // [rows] or null
+  size_t bytes = 0;                      // that a pass must read
+};
+
+// A linear's memory; `view` points into it.
+struct LinearStorage {
+  Linear view;
+  DeviceBuffer weights, slot_counts, scales, bias;
+};
+
+// One of the matrices that are stacked: [n, k] in the normal form of QuantLinear, host pointers.
+struct LinearPart {
+  WeightFormat format = WeightFormat::kNVFP4;
+  int64_t n = 0, k = 0;
+  const void* codes = nullptr;
+  const void* block_scales = nullptr;
+  float tensor_scale = 1.0f;
+  const float* bias = nullptr;  // [n] or null
+};
+// Uploads and packs. All parts have one format and K. kUnsupported: MXFP4 scales of one part that span more than 2^30.
+Result<LinearStorage> make_linear(const std::vector<LinearPart>& parts, int multiprocessors);
+// Random weights of a shape, made on the device: every code, scales around 1 / sqrt(k).
+Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t k, int multiprocessors, uint64_t seed);
+
+// Bytes of x^ (or of BF16 rows) for a pass of `rows` (padded) rows.
+size_t x_bytes(const Linear& linear, int rows);
+// Floats of a linear's slots.
+size_t slot_floats(const Linear& linear, int rows);
+
+// partial = W x^ for `rows` rows, 1 to 16; x: x_bytes, partial: slot_floats.
+Status run_linear(const Linear& linear, int rows, const void* x, float* partial, Launch launch);
+
+// A linear's result as its reader sees it: y[m][r] = (sum of slots) * (scales[r] * x_scale[m]) + bias[r].
+struct SlotView {
+  const float* partial = nullptr;
+  const uint8_t* slot_counts = nullptr;  // null: one slot
+  const float* scales = nullptr;         // null: 1
+  const float* bias = nullptr;
+  const float* x_scale = nullptr;  // [M]; null: 1
+  int rows = 0;                    // stride of a column
+  int columns = 0;                 // padded M
+};
+SlotView slots_of(const Linear& linear, int rows, const float* partial, const float* x_scale);
+
+// --- row operations: one cluster of 8 thread blocks a row; results are rounded for the next linear ---
+
+// Where a rounded row goes.
+struct RowOutput {
+  RowMode mode = RowMode::kA16;
+  float static_alpha = 0.0f;  // kA4, kA8: the tensor scale; 0: per token
+  void* x = nullptr;          // x_bytes of the next linear, zero where nothing is written
+  float* x_scale = nullptr;   // [M]
+};
+
+// residual[m] += y[m] (or = the embedding of token[m] when embedding is given); out = round(rmsnorm(residual) * weight).
+struct NormRows {
+  SlotView y;                       // unused when embedding is given
+  const void* embedding = nullptr;  // [vocab][k] BF16 or FP32
+  bool embedding_bf16 = true;
+  const int32_t* tokens = nullptr;     // [M], with embedding
+  const int32_t* positions = nullptr;  // [M]: rows with a negative one are left out
+  const int32_t* pick = nullptr;       // [M]: row of the residual that row m reads; null: m
+  float* residual = nullptr;           // [16][k]
+  bool keep = true;                    // write the residual back
+  const float* weight = nullptr;       // [k]
+  float eps = 1e-6f;
+  int k = 0;
+  RowOutput out;
+};
+Status norm_rows(const NormRows& args, int rows, Launch launch);
+
+// out = round(silu(gate) * up); gate is rows [0, k) of y, up rows [k, 2k).
+struct SiluRows {
+  SlotView y;
+  const int32_t* positions = nullptr;
+  int k = 0;
+  RowOutput out;
+};
+Status silu_rows(const SiluRows& args, int rows, Launch launch);
+
+// --- attention ---
+
+// A paged cache: page p of layer l holds K then V, each [kv_heads][page_tokens][head_dim] BF16, at
+// base + p * page_stride + layer_offset.
+struct KvPages {
+  uint8_t* base = nullptr;
+  size_t page_stride = 0;
+  size_t layer_offset = 0;
+  int page_tokens = 0;              // a power of two, at least 16
+  const int32_t* tables = nullptr;  // [M][table_stride]: a row's pages
+  int table_stride = 0;
+};
+
+// q, k, v of M rows -> norm and rotation -> append to the cache -> attention over 0 .. position, in parts.
+struct AttentionRows {
+  SlotView qkv;                        // rows [0, q), then k, then v
+  const int32_t* positions = nullptr;  // [M]
+  const float* q_norm = nullptr;       // [head_dim] or null
+  const float* k_norm = nullptr;
+  float eps = 1e-6f;
+  const float* cos = nullptr;  // [context][head_dim / 2]
+  const float* sin = nullptr;
+  KvPages kv;
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1.0f;      // 1 / sqrt(head_dim)
+  float* parts = nullptr;  // [M][heads][kMaxSplits][head_dim] sums, not yet divided
+  float* stats = nullptr;  // [M][heads][kMaxSplits][2]: maximum, sum of exponentials
+};
+// kOwnRow: each row's sequence has no other row in the pass (decode); keys and values of the row are appended on the
+// way. kAppended: append_rows has run before (prompts).
+enum class KvState { kOwnRow, kAppended };
+Status append_rows(const AttentionRows& args, int rows, Launch launch);
+Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch launch);
+
+// out = round(attention's result), merged over its parts in ascending order.
+struct MergeRows {
+  const float* parts = nullptr;
+  const float* stats = nullptr;
+  const int32_t* positions = nullptr;
+  int heads = 0, head_dim = 0;
+  RowOutput out;
+};
+Status merge_rows(const MergeRows& args, int rows, Launch launch);
+
+// Positions of a part for a sequence of `length` positions: parts begin at absolute multiples of it.
+#if defined(__CUDACC__)
+__host__ __device__
+#endif
+    constexpr int
+    split_span(int length) {
+  int span = 64;
+  while (span * kMaxSplits < length) span *= 2;
+  return span;
+}
+
+// --- tokens ---
+
+// How a row draws, on the device: temperature <= 1e-6 is greedy, min_p 0 is off. Everything else is the host's.
+struct DrawRule {
+  float temperature = 0.0f;
+  float min_p = 0.0f;
+  uint64_t seed = 0;
+  uint32_t choice = 0;
+  uint32_t wants_entropy = 0;
+};
+struct Drawn {
+  int32_t token = -1;  // -1: a logit is NaN or infinite
+  float entropy = 0.0f;
+};
+struct DrawRows {
+  SlotView logits;
+  int vocab = 0;
+  const DrawRule* rules = nullptr;  // [M]
+  const int32_t* rows = nullptr;    // [M]: the row whose position the draw uses; negative: none; null: m
+  int32_t* tokens = nullptr;        // [M] of the rows
+  int32_t* positions = nullptr;     // [M] of the rows
+  bool advance = false;             // tokens[row] = drawn, positions[row] += 1: the next step can follow on the device
+  Drawn* drawn = nullptr;           // [M]
+  float* plain = nullptr;           // [M][vocab]: the logits with slots added, or null
+  uint64_t* stamps = nullptr;       // with advance: the device's clock in ns, one a step, or null
+  int32_t* step = nullptr;          // index into stamps, counted up
+};
+Status draw_rows(const DrawRows& args, int rows, Launch launch);
+
+// --- measuring ---
+
+// Reads `bytes` once and keeps nothing: the floor of every memory-bound kernel.
+Status read_all(const void* data, size_t bytes, int multiprocessors, Launch launch);
+// The best of a few reads of `bytes` of fresh device memory, GB/s.
+Result<double> measure_read_gbps(size_t bytes, int multiprocessors);
+struct Clocks {
+  int sm_mhz = 0, memory_mhz = 0;  // 0: the driver's library does not say
+};
+Clocks current_clocks(int device);
+Status fill_random_bf16(void* data, size_t count, float width, uint64_t seed, Launch launch);
+
+}  // namespace halfbyte::cuda

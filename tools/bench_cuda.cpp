@@ -1,0 +1,56 @@
+#include "bench_cuda.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench_support.h"
+#include "model_options.h"
+
+namespace halfbyte::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string version_text(int v) {
+  return fmt::format("{}.{}", v / 1000, v % 1000 / 10);
+}
+
+}  // namespace
+
+std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport& r, bool json) {
+  const double median = percentile(r.step_ms, 0.5), p10 = percentile(r.step_ms, 0.1), p99 = percentile(r.step_ms, 0.99);
+  const auto bytes = static_cast<double>(r.layer_bytes + r.head_bytes + r.kv_bytes);
+  const double gbps = bytes / (median * 1e6);
+  if (json) {
+    const Json out{{"machine",
+                    {{"device", r.device},
+                     {"driver", version_text(r.driver)},
+                     {"runtime", version_text(r.runtime)},
+                     {"sm_mhz", r.sm_mhz},
+                     {"memory_mhz", r.memory_mhz},
+                     {"read_GBps", r.read_gbps}}},
+                   {"shape", o.shape},
+                   {"plan", o.plan.preset},
+                   {"batch", o.batch},
+                   {"context", o.context},
+                   {"steps", r.step_ms.size()},
+                   {"ms_per_step", {{"median", median}, {"p10", p10}, {"p99", p99}}},
+                   {"tokens_per_s", o.batch * 1000.0 / median},
+                   {"bytes", {{"layers", r.layer_bytes}, {"head", r.head_bytes}, {"kv", r.kv_bytes}}},
+                   {"GBps", gbps},
+                   {"share_of_read", gbps / r.read_gbps}};
+    return out.dump(2) + "\n";
+  }
+  std::string out =
+      fmt::format("{}, driver {}, {} MHz SM, reads {:.0f} GB/s\n{} (random weights), plan {}, context {}\n\n", r.device,
+                  version_text(r.driver), r.sm_mhz, r.read_gbps, o.shape, plan_text(o.plan), o.context);
+  out += fmt::format("{:<18} {:>9} {:>9} {:>9} {:>10} {:>8} {:>9}\n", "", "ms/step", "p10", "p99", "tokens/s", "GB/s",
+                     "of read");
+  out += fmt::format("{:<18} {:>9.3f} {:>9.3f} {:>9.3f} {:>10.1f} {:>8.0f} {:>8.1f}%\n",
+                     fmt::format("decode batch {}", o.batch), median, p10, p99, o.batch * 1000.0 / median, gbps,
+                     100 * gbps / r.read_gbps);
+  return out;
+}
+
+}  // namespace halfbyte::tools
