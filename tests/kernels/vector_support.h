@@ -8,12 +8,48 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
+
+#include "kernels/emulated/kernels.h"
+#include "kernels/registry.h"
 
 namespace halfbyte::testing {
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// The kernels of one instruction set; AVX-512 also in plain loops, so that it is tested everywhere.
+struct VectorCase {
+  Isa isa;
+  bool emulated = false;
+
+  std::string name() const { return std::string(isa_name(isa)) + (emulated ? "_emulated" : ""); }
+};
+inline void PrintTo(const VectorCase& c, std::ostream* out) {
+  *out << c.name();
+}
+
+class VectorTest : public ::testing::TestWithParam<VectorCase> {
+ protected:
+  void SetUp() override {
+    const Isa needed = GetParam().emulated ? Isa::kAvx2 : GetParam().isa;
+    if (!isa_runs_here(needed)) GTEST_SKIP() << "needs a CPU with " << isa_name(needed);
+  }
+  const VectorKernels& fast() const {
+    return GetParam().emulated ? emulated_vector_kernels() : vector_kernels(GetParam().isa);
+  }
+  const VectorKernels& ref() const { return vector_kernels(Isa::kRef); }
+  bool is_ref() const { return GetParam().isa == Isa::kRef; }
+};
+
+inline auto vector_cases() {
+  return ::testing::Values(VectorCase{Isa::kRef}, VectorCase{Isa::kAvx2}, VectorCase{Isa::kAvx512},
+                           VectorCase{Isa::kAvx512, /*emulated=*/true});
+}
+inline std::string vector_case_name(const ::testing::TestParamInfo<VectorCase>& info) {
+  return info.param.name();
+}
 
 // Bit for bit; every NaN equals every other.
 inline ::testing::AssertionResult same(const std::vector<float>& expected, const std::vector<float>& actual) {

@@ -12,19 +12,13 @@
 namespace halfbyte::testing {
 namespace {
 
-class Vector : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_runs_here(GetParam())) GTEST_SKIP() << "needs a CPU with " << isa_name(GetParam());
-  }
-  const VectorKernels& fast() const { return vector_kernels(GetParam()); }
-  const VectorKernels& ref() const { return vector_kernels(Isa::kRef); }
-};
+class Vector : public VectorTest {};
 
 TEST_P(Vector, SaysWhoRuns) {
-  EXPECT_EQ(fast().isa, GetParam());
-  EXPECT_EQ(fast().rmsnorm == ref().rmsnorm, GetParam() == Isa::kRef);
-  EXPECT_EQ(fast().silu_mul == vector_kernels(Isa::kAvx2).silu_mul, GetParam() == Isa::kAvx2);
+  EXPECT_EQ(fast().isa, GetParam().isa);
+  EXPECT_EQ(fast().rmsnorm == ref().rmsnorm, is_ref());
+  for (const Isa other : {Isa::kRef, Isa::kAvx2, Isa::kAvx512})
+    EXPECT_EQ(fast().silu_mul == vector_kernels(other).silu_mul, other == GetParam().isa && !GetParam().emulated);
 }
 
 TEST_P(Vector, RmsNorm) {
@@ -91,8 +85,7 @@ TEST_P(Vector, SiluMul) {
   EXPECT_TRUE(same(a, b));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Vector, ::testing::Values(Isa::kRef, Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& param) { return std::string(isa_name(param.param)); });
+INSTANTIATE_TEST_SUITE_P(All, Vector, vector_cases(), vector_case_name);
 
 }  // namespace
 }  // namespace halfbyte::testing

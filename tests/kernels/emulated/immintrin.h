@@ -76,6 +76,15 @@ inline __m512 add_ps(__m512 a, __m512 b) {
 inline __m512 mul_ps(__m512 a, __m512 b) {
   return zip<F32, __m512>(a, b, [](auto x, auto y) { return x * y; });
 }
+inline __m512 sub_ps(__m512 a, __m512 b) {
+  return zip<F32, __m512>(a, b, [](auto x, auto y) { return x - y; });
+}
+inline __m512 div_ps(__m512 a, __m512 b) {
+  return zip<F32, __m512>(a, b, [](auto x, auto y) { return x / y; });
+}
+inline __m512 max_ps(__m512 a, __m512 b) {
+  return zip<F32, __m512>(a, b, [](auto x, auto y) { return x > y ? x : y; });
+}
 inline __m512 fmadd_ps(__m512 a, __m512 b, __m512 c) {
   const F32 x = as<F32>(a), y = as<F32>(b), z = as<F32>(c);
   return make<F32, __m512>([&](int i) { return std::fma(x.v[i], y.v[i], z.v[i]); });
@@ -97,6 +106,15 @@ inline __mmask16 cmpge_epu32(__m512i a, __m512i b) {
 }
 inline __mmask16 cmpgt_epu32(__m512i a, __m512i b) {
   return compare<U32>(a, b, [](auto x, auto y) { return x > y; });
+}
+inline __mmask16 cmp_ps_mask(__m512 a, __m512 b, int predicate) {
+  return compare<F32>(a, b, [predicate](float x, float y) {
+    switch (predicate) {
+      case _CMP_GE_OQ: return x >= y;
+      case _CMP_NLT_UQ: return !(x < y);
+      default: __builtin_trap();
+    }
+  });
 }
 inline __m512i slli_epi32(__m512i a, unsigned n) {
   return map<U32>(a, [n](auto x) { return n > 31 ? 0 : x << n; });
@@ -128,6 +146,15 @@ inline __m512i cvtepi8_epi32(__m128i a) {
   const auto x = as<Lanes<int8_t, 16>>(a);
   return make<I32>([&](int i) { return x.v[i]; });
 }
+inline __m512i cvtepu16_epi32(__m256i a) {
+  const auto x = as<Lanes<uint16_t, 16>>(a);
+  return make<I32>([&](int i) { return x.v[i]; });
+}
+inline __m512 cvtph_ps(__m256i a) {
+  const auto halves = as<Lanes<Lanes<uint8_t, 16>, 2>>(a);
+  const __m256 low = _mm256_cvtph_ps(as<__m128i>(halves.v[0])), high = _mm256_cvtph_ps(as<__m128i>(halves.v[1]));
+  return as<__m512>(Parts<32>{{as<Lanes<uint8_t, 32>>(low), as<Lanes<uint8_t, 32>>(high)}});
+}
 inline __m256i cvtepi32_epi16(__m512i a) {
   const I32 x = as<I32>(a);
   return make<Lanes<int16_t, 16>, __m256i>([&](int i) { return x.v[i]; });
@@ -156,6 +183,16 @@ template <class L>
 inline __m512i blend(uint64_t mask, __m512i a, __m512i b) {
   const L x = as<L>(a), y = as<L>(b);
   return make<L>([&](int i) { return (mask >> i & 1) != 0 ? y.v[i] : x.v[i]; });
+}
+inline __m512 mask_blend_ps(__mmask16 mask, __m512 a, __m512 b) {
+  return as<__m512>(blend<U32>(mask, as<__m512i>(a), as<__m512i>(b)));
+}
+inline __m512 maskz_mul_ps(__mmask16 mask, __m512 a, __m512 b) {
+  return mask_blend_ps(mask, set1_ps(0.0f), mul_ps(a, b));
+}
+inline __m512 mask_xor_ps(__m512 other, __mmask16 mask, __m512 a, __m512 b) {
+  const __m512i x = zip<U32>(as<__m512i>(a), as<__m512i>(b), [](auto l, auto r) { return l ^ r; });
+  return mask_blend_ps(mask, other, as<__m512>(x));
 }
 inline __m512i broadcast_i32x4(__m128i a) {
   const auto x = as<Lanes<uint8_t, 16>>(a);
@@ -288,11 +325,18 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #undef _mm512_cmpgt_epu32_mask
 #define _mm512_cmpge_epu32_mask hb_emulated::cmpge_epu32
 #define _mm512_cmpgt_epu32_mask hb_emulated::cmpgt_epu32
+#undef _mm512_cmp_ps_mask
+#define _mm512_cmp_ps_mask hb_emulated::cmp_ps_mask
 #define _mm512_cvtepi32_epi16 hb_emulated::cvtepi32_epi16
 #define _mm512_cvtepi32_ps hb_emulated::cvtepi32_ps
 #define _mm512_cvtepi8_epi32 hb_emulated::cvtepi8_epi32
+#define _mm512_cvtepu16_epi32 hb_emulated::cvtepu16_epi32
+#define _mm512_cvtph_ps hb_emulated::cvtph_ps
+#define _mm512_div_ps hb_emulated::div_ps
 #define _mm512_cvtepu8_epi32 hb_emulated::cvtepu8_epi32
 #define _mm512_dpbusd_epi32 hb_emulated::dpbusd_epi32
+#undef _mm512_extractf32x8_ps
+#define _mm512_extractf32x8_ps(a, i) hb_emulated::as<__m256>(hb_emulated::as<hb_emulated::Parts<32>>(a).v[i])
 #undef _mm512_extractf64x4_pd
 #define _mm512_extractf64x4_pd(a, i) hb_emulated::as<__m256d>(hb_emulated::as<hb_emulated::Parts<32>>(a).v[i])
 #define _mm512_fmadd_ps hb_emulated::fmadd_ps
@@ -300,6 +344,12 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #define _mm512_loadu_si512 hb_emulated::load<__m512i>
 #define _mm512_mask_blend_epi16 hb_emulated::blend<hb_emulated::U16>
 #define _mm512_mask_blend_epi32 hb_emulated::blend<hb_emulated::U32>
+#define _mm512_mask_blend_ps hb_emulated::mask_blend_ps
+#define _mm512_mask_xor_ps hb_emulated::mask_xor_ps
+#define _mm512_maskz_mul_ps hb_emulated::maskz_mul_ps
+#define _mm512_max_ps hb_emulated::max_ps
+#define _mm512_sub_ps hb_emulated::sub_ps
+#define _mm512_store_ps hb_emulated::store<__m512>
 #define _mm512_mask_storeu_ps hb_emulated::mask_storeu_ps
 #define _mm512_maskz_loadu_ps hb_emulated::maskz_loadu_ps
 #define _mm512_max_epi32 hb_emulated::max_epi32

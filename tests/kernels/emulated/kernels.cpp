@@ -1,6 +1,8 @@
 #include "kernels.h"
 
+#include "kernels/cpu/attention.h"
 #include "kernels/kernel_lists.h"
+#include "kernels/registry.h"
 
 namespace halfbyte::testing {
 
@@ -15,6 +17,17 @@ const std::vector<LinearKernel>& emulated_linear_kernels() {
     return all;
   }();
   return kAll;
+}
+
+const VectorKernels& emulated_vector_kernels() {
+  static const VectorKernels kKernels = [] {
+    VectorKernels k = vector_kernels(Isa::kAvx512);
+    k.silu_mul = &cpu_emulated::silu_mul_avx512;
+    k.attention = {&cpu_emulated::attention_rows_avx512, &cpu_emulated::attention_cut_avx512,
+                   &cpu_emulated::attention_merge_avx512};
+    return k;
+  }();
+  return kKernels;
 }
 
 }  // namespace halfbyte::testing

@@ -1,4 +1,4 @@
-// The linears of src/kernels/cpu for AVX-512 and AMX, compiled against the intrinsics of immintrin.h beside this file.
+// The kernels of src/kernels/cpu for AVX-512 and AMX, compiled against the intrinsics of immintrin.h beside this file.
 #pragma once
 
 #include <vector>
@@ -9,5 +9,8 @@ namespace halfbyte::testing {
 
 // Needs AVX2. Empty on other machines than x86-64.
 const std::vector<LinearKernel>& emulated_linear_kernels();
+
+// vector_kernels(Isa::kAvx512). Needs AVX2; on other machines than x86-64 the reference.
+const VectorKernels& emulated_vector_kernels();
 
 }  // namespace halfbyte::testing
