@@ -39,6 +39,21 @@ RunnerLimits runner_limits(const EngineOptions& o) {
   return {o.max_batch, o.prefill_chunk, (o.kv_tokens + o.page_tokens - 1) / o.page_tokens, o.page_tokens, o.threads};
 }
 
+// Work space grows with the cache, too, a little and in steps.
+uint64_t pages_that_fit(const ModelFacts& model, RunnerLimits limits, uint64_t available) {
+  const auto all = static_cast<uint64_t>(limits.pages);
+  const auto total = [&](uint64_t pages) {
+    limits.pages = static_cast<int64_t>(pages);
+    return cpu_runner_footprint(model, limits).total();
+  };
+  const uint64_t one = total(1);
+  if (one > available) return 0;
+  if (all == 1) return 1;
+  uint64_t pages = 1 + (available - one) / std::max<uint64_t>(1, (total(all) - one) / (all - 1));
+  while (pages > 1 && total(pages) > available) --pages;
+  return pages;
+}
+
 }  // namespace
 
 Status check_tokens(std::span<const int32_t> tokens, int64_t vocab) {
@@ -91,8 +106,7 @@ Result<ResolvedOptions> resolve_options(const ModelFacts& model, const EngineOpt
 
   RunnerFootprint needed = cpu_runner_footprint(model, runner_limits(o));
   if (needed.total() > available) {
-    const uint64_t page_bytes = needed.kv / static_cast<uint64_t>(runner_limits(o).pages);
-    const uint64_t pages = available > needed.work ? (available - needed.work) / page_bytes : 0;
+    const uint64_t pages = pages_that_fit(model, runner_limits(o), available);
     const auto fits = static_cast<int64_t>(std::min<uint64_t>(pages, uint64_t{1} << 40)) * o.page_tokens;
     // Nobody named a size: take what fits with a tenth to spare; metrics() says how much that is.
     const int64_t shrunk = fits / 10 * 9 / o.page_tokens * o.page_tokens;
