@@ -13,8 +13,9 @@ namespace halfbyte {
 
 // bf16 keeps a checkpoint's BF16 values; f32 is the reference precision (parity tests and study).
 enum class WeightKind { kF32, kBF16, kNVFP4, kMXFP4 };
-// What a linear's input is rounded to. kF8: FP8 (NVFP4 weights) or MXFP8 (MXFP4 weights). kF4: the weights' FP4 format.
-enum class ActivationKind { kF32, kBF16, kF8, kF4 };
+// What a linear's input is rounded to. kFP8: FP8 (NVFP4 weights) or MXFP8 (MXFP4 weights). kFP4: the weights'
+// own format.
+enum class ActivationKind { kF32, kBF16, kFP8, kFP4 };
 // Where the tensor scale of FP4 and FP8 activations comes from; block scales are always made online.
 enum class ActivationScale { kStatic, kPerToken };
 // How keys and values are cached. kNVFP4: E2M1 in blocks of 16 channels; kE1M2: the same with uniform steps (ReQAT).

@@ -96,9 +96,8 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
   return {};
 }
 
-Status MappedTensors::error(const TensorInfo& tensor, const std::string& text) const {
-  return invalid_data(shown(base_name(files_[place(tensor).file]->path())) + ": tensor " + quote(tensor.file_name) +
-                      ": " + text);
+std::string MappedTensors::label(const TensorInfo& tensor) const {
+  return shown(base_name(files_[place(tensor).file]->path())) + ": tensor " + quote(tensor.file_name);
 }
 
 }  // namespace halfbyte

@@ -1,4 +1,4 @@
-// The one implementation of TensorSource: tensors at checked places in mapped files. Inside io only.
+// The TensorSource of files: tensors at checked places in mappings. Inside io only.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class MappedTensors final : public TensorSource {
   Result<std::span<const std::byte>> bytes(const TensorInfo& tensor) const override;
   std::shared_ptr<const void> owner(const TensorInfo& tensor) const override;
   Status read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const override;
-  Status error(const TensorInfo& tensor, const std::string& text) const override;
+  std::string label(const TensorInfo& tensor) const override;
 
  private:
   struct Place {

@@ -24,7 +24,7 @@ Status no_weights(const std::string& folder) {
     hint = "the safetensors files there have other names: name one of them, or add the index";
   }
   return not_found(
-      folder +
+      shown(folder) +
       ": holds no model: looked for model.safetensors, model.safetensors.index.json and one .gguf file; there: " +
       (entries.empty() ? "nothing" : listed(entries)) + "; " + hint);
 }
@@ -70,10 +70,8 @@ Result<std::vector<float>> read_all(const TensorSource& source, const TensorInfo
   try {
     out.resize(tensor.shape.elements().value_or(UINT64_MAX / 8));
   } catch (const std::exception&) {  // bad_alloc or length_error
-    return resource_exhausted(source
-                                  .error(tensor, "needs " + std::to_string(tensor.shape.elements().value_or(0)) +
-                                                     " x 4 bytes of memory, more than there is")
-                                  .message());
+    return resource_exhausted(source.label(tensor) + ": needs " + std::to_string(tensor.shape.elements().value_or(0)) +
+                              " x 4 bytes of memory, more than there is");
   }
   HB_TRY(source.read_rows(tensor, 0, rows, out));
   return out;

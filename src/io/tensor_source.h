@@ -52,8 +52,12 @@ class TensorSource {
   // others are kUnsupported.
   virtual Status read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const = 0;
 
-  // Failures name the file and the tensor: "model.safetensors: tensor 'x': <text>".
-  virtual Status error(const TensorInfo& tensor, const std::string& text) const = 0;
+  // What messages call it: "model.safetensors: tensor 'x'".
+  virtual std::string label(const TensorInfo& tensor) const = 0;
+  // kInvalidData, "model.safetensors: tensor 'x': <text>".
+  Status error(const TensorInfo& tensor, const std::string& text) const {
+    return invalid_data(label(tensor) + ": " + text);
+  }
 };
 
 // `path` is a folder with model.safetensors or model.safetensors.index.json and its shards, a folder with one .gguf

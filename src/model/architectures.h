@@ -23,4 +23,19 @@ inline constexpr Architecture kArchitectures[] = {
     {"qwen3", BiasRule::kConfig, /*qk_norm=*/true},
 };
 
+// Null for a name that is not supported.
+constexpr const Architecture* find_architecture(std::string_view name) {
+  for (const Architecture& a : kArchitectures)
+    if (a.name == name) return &a;
+  return nullptr;
+}
+
+// Whether the linears of a model have biases; `attention_bias` as config.json says.
+constexpr bool has_qkv_bias(const Architecture& a, bool attention_bias) {
+  return a.attention_bias == BiasRule::kQkv || attention_bias;
+}
+constexpr bool has_o_bias(const Architecture& a, bool attention_bias) {
+  return a.attention_bias == BiasRule::kConfig && attention_bias;
+}
+
 }  // namespace halfbyte

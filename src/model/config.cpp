@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include "base/quote.h"
 #include "model/architectures.h"
 
 namespace halfbyte {
@@ -16,17 +17,13 @@ std::vector<int32_t> stop_tokens(const HfConfig& facts, const GenerationConfig& 
 }  // namespace
 
 Result<ModelConfig> make_model_config(const HfConfig& facts, const GenerationConfig& generation) {
-  const Architecture* architecture = nullptr;
-  std::string known;
-  for (const Architecture& a : kArchitectures) {
-    if (a.name == facts.model_type) architecture = &a;
-    known += (known.empty() ? "" : ", ") + std::string(a.name);
+  const Architecture* architecture = find_architecture(facts.model_type);
+  if (architecture == nullptr) {
+    std::string known;
+    for (const Architecture& a : kArchitectures) known += (known.empty() ? "" : ", ") + std::string(a.name);
+    return unsupported(facts.file + ": architecture " + quote(facts.model_type) +
+                       " is not supported, expected one of " + known);
   }
-  if (architecture == nullptr)
-    return unsupported(facts.file + ": architecture '" + facts.model_type + "' is not supported, expected one of " +
-                       known);
-  if (facts.hidden_act != "silu")
-    return unsupported(facts.file + ": hidden_act '" + facts.hidden_act + "' is not supported, expected silu");
 
   ModelConfig c;
   c.architecture = facts.model_type;
@@ -39,8 +36,8 @@ Result<ModelConfig> make_model_config(const HfConfig& facts, const GenerationCon
   c.vocab = facts.vocab_size;
   c.context = facts.max_position_embeddings;
   c.rms_norm_eps = static_cast<float>(facts.rms_norm_eps);
-  c.qkv_bias = architecture->attention_bias == BiasRule::kQkv || facts.attention_bias;
-  c.o_bias = architecture->attention_bias == BiasRule::kConfig && facts.attention_bias;
+  c.qkv_bias = has_qkv_bias(*architecture, facts.attention_bias);
+  c.o_bias = has_o_bias(*architecture, facts.attention_bias);
   c.mlp_bias = facts.mlp_bias;
   c.qk_norm = architecture->qk_norm;
   c.tied_head = facts.tie_word_embeddings;

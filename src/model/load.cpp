@@ -94,7 +94,7 @@ class Loader {
     const auto body = [&](int64_t begin, int64_t end, int) {
       std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
     };
-    pool_.parallel_for(static_cast<int64_t>(from.size()), /*grain=*/4096, std::ref(body));
+    pool_.parallel_for(static_cast<int64_t>(from.size()), /*grain=*/4096, body);
   }
 
   Status load_layer(const LayerTask& task, LayerWeights& out) {
@@ -153,15 +153,8 @@ class Loader {
     return out;
   }
 
-  // "model.safetensors: tensor 'x'", as the source's own messages begin.
-  std::string place_of(const TensorInfo& tensor) const {
-    std::string text = tensors_.error(tensor, "").message();
-    while (text.ends_with(' ') || text.ends_with(':')) text.pop_back();
-    return text;
-  }
-
   WeightSource plain_source(const TensorInfo& tensor, int64_t n, int64_t k) const {
-    return {place_of(tensor), n, k, [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
+    return {tensors_.label(tensor), n, k, [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
               return tensors_.read_rows(tensor, first, rows, out);
             }};
   }
@@ -175,7 +168,7 @@ class Loader {
       for (int64_t i = 0; i < (end - begin) * weight.k; ++i) found |= (values[i] & 0x7F80u) == 0x7F80u;
       if (found) damaged = true;
     };
-    pool_.parallel_for(weight.n, 1, std::ref(body));
+    pool_.parallel_for(weight.n, 1, body);
     if (!damaged) return {};
     return weight_amax(plain_source(*task.facts.weight, weight.n, weight.k), pool_).status();  // says where
   }
@@ -191,13 +184,15 @@ class Loader {
     out.packed = Buffer::allocate(task.packed_bytes);
     if (task.stored_as_planned) {
       HB_ASSIGN(const QuantLinear weight, load_quant_linear(tensors_, source_.quant, task.module));
+      if (weight.format != task.kernel->weights)
+        return internal_error(task.module + ": loaded in another format than its kernel reads");
       if (weight.format == WeightFormat::kBF16) HB_TRY(check_bf16_finite(task, weight));
       HB_TRY(take_small_parts(task, weight, out));
       out.tensor_scale = weight.tensor_scale;
       const auto pack = [&](int64_t begin, int64_t end, int) {
         out.kernel->pack(weight, begin, end, out.packed.mutable_as<std::byte>());
       };
-      pool_.parallel_for(out.n, out.kernel->row_tile, std::ref(pack));
+      pool_.parallel_for(out.n, out.kernel->row_tile, pack);
     } else {
       HB_ASSIGN(Stored stored, open(task));
       if (task.facts.quant == ModuleQuant::kNone && task.facts.bias != nullptr) {

@@ -1,11 +1,11 @@
 #include "model/load_plan.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include "base/quote.h"
+#include "io/message.h"
+#include "io/read_file.h"
 #include "model/plan_fields.h"
 
 namespace halfbyte {
@@ -39,8 +39,8 @@ ActivationMode mode_of(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kF32: return ActivationMode::kF32;
     case ActivationKind::kBF16: return ActivationMode::kA16;
-    case ActivationKind::kF8: return ActivationMode::kA8;
-    case ActivationKind::kF4: return ActivationMode::kA4;
+    case ActivationKind::kFP8: return ActivationMode::kA8;
+    case ActivationKind::kFP4: return ActivationMode::kA4;
   }
   return ActivationMode::kA16;
 }
@@ -78,7 +78,7 @@ class Planner {
   }
 
   Status missing(const std::string& name) const {
-    return not_found(tensors().path() + ": no tensor '" + name + "', which a " + out_.config.architecture +
+    return not_found(tensors().path() + ": no tensor " + quote(name) + ", which a " + out_.config.architecture +
                      " model of " + std::to_string(out_.config.layers) +
                      " layers must have; the download may be incomplete");
   }
@@ -188,8 +188,10 @@ class Planner {
     const LinearFacts& facts = task.facts;
     const WeightFormat target = task.kernel->weights;
     const bool stored_nvfp4 = facts.quant != ModuleQuant::kNone;
-    task.stored_as_planned = stored_nvfp4 ? target == WeightFormat::kNVFP4
-                                          : target == WeightFormat::kBF16 && facts.weight->dtype == DType::kBF16;
+    // Rows that the source reorders (q and k of a llama GGUF file) have no stored bytes to pack.
+    const auto stored_bf16 = [&] { return facts.weight->dtype == DType::kBF16 && tensors().bytes(*facts.weight).ok(); };
+    task.stored_as_planned =
+        stored_nvfp4 ? target == WeightFormat::kNVFP4 : target == WeightFormat::kBF16 && stored_bf16();
     task.packed_bytes = task.kernel->packed_bytes(facts.n, facts.k);
     if (!task.stored_as_planned) {
       const int64_t row = static_cast<int64_t>(sizeof(float)) * facts.k + code_bytes_per_row(target, facts.k) +
@@ -258,14 +260,6 @@ class Planner {
   int64_t missing_kv_scales_ = 0;
 };
 
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return not_found(path + ": cannot be read");
-  return std::move(text).str();
-}
-
 // Names every module that the checkpoint leaves unquantised; a kind of module that is plain in every layer is one
 // pattern.
 Status keep_plain_modules(const ModelSource& source, const ModelConfig& config, PrecisionPlan& plan) {
@@ -292,12 +286,9 @@ Status keep_plain_modules(const ModelSource& source, const ModelConfig& config, 
 
 Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig& config) {
   if (!source.folder.empty()) {
-    const std::string path = (std::filesystem::path(source.folder) / "halfbyte_plan.json").string();
-    std::error_code error;
-    if (std::filesystem::exists(path, error)) {
-      HB_ASSIGN(const std::string text, read_text(path));
-      return plan_from_json(text, path);
-    }
+    const std::string path = join_path(source.folder, "halfbyte_plan.json");
+    HB_ASSIGN(const std::optional<std::string> text, read_small_file(path));
+    if (text) return plan_from_json(*text, path);
   }
   HB_ASSIGN(PrecisionPlan plan, plan_preset("w4a16"));
   if (!source.quant.quantised) return plan;

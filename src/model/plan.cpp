@@ -1,5 +1,6 @@
 // Presets, the one-line form and the per-layer resolution of precision plans. The JSON form is in plan_json.cpp.
 #include "halfbyte/plan.h"
+#include "base/quote.h"
 
 #include <algorithm>
 #include <array>
@@ -20,8 +21,8 @@ constexpr Names<WeightKind, 4> kWeightNames{{{WeightKind::kF32, "f32"},
                                              {WeightKind::kMXFP4, "mxfp4"}}};
 constexpr Names<ActivationKind, 4> kActivationNames{{{ActivationKind::kF32, "f32"},
                                                      {ActivationKind::kBF16, "bf16"},
-                                                     {ActivationKind::kF8, "fp8"},
-                                                     {ActivationKind::kF4, "fp4"}}};
+                                                     {ActivationKind::kFP8, "fp8"},
+                                                     {ActivationKind::kFP4, "fp4"}}};
 constexpr Names<ActivationScale, 2> kScaleNames{
     {{ActivationScale::kStatic, "static"}, {ActivationScale::kPerToken, "per_token"}}};
 constexpr Names<KvKind, 5> kKvNames{{{KvKind::kF32, "f32"},
@@ -48,8 +49,7 @@ Status set_by_name(const Names<Kind, N>& names, std::string_view field, std::str
     }
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  return invalid_argument("plan field '" + std::string(field) + "' has value '" + std::string(value) +
-                          "', expected one of " + known);
+  return invalid_argument("plan field " + quote(field) + " has value " + quote(value) + ", expected one of " + known);
 }
 
 bool is_fp4(WeightKind kind) {
@@ -94,11 +94,11 @@ constexpr std::array<Preset, 8> kPresets{{
     {"f32", kF32Linear, kF32Linear, WeightKind::kF32, KvKind::kF32},
     {"bf16", kBF16Linear, kBF16Linear, WeightKind::kBF16, KvKind::kBF16},
     fp4_preset("w4a16", WeightKind::kNVFP4, ActivationKind::kBF16),
-    fp4_preset("w4a8", WeightKind::kNVFP4, ActivationKind::kF8),
-    fp4_preset("w4a4", WeightKind::kNVFP4, ActivationKind::kF4),
+    fp4_preset("w4a8", WeightKind::kNVFP4, ActivationKind::kFP8),
+    fp4_preset("w4a4", WeightKind::kNVFP4, ActivationKind::kFP4),
     fp4_preset("w4a16-mxfp4", WeightKind::kMXFP4, ActivationKind::kBF16),
-    fp4_preset("w4a8-mxfp4", WeightKind::kMXFP4, ActivationKind::kF8),
-    fp4_preset("w4a4-mxfp4", WeightKind::kMXFP4, ActivationKind::kF4),
+    fp4_preset("w4a8-mxfp4", WeightKind::kMXFP4, ActivationKind::kFP8),
+    fp4_preset("w4a4-mxfp4", WeightKind::kMXFP4, ActivationKind::kFP4),
 }};
 
 // Glob with * and ?. Linear in text * pattern: the last * is the only place to come back to.
@@ -139,21 +139,21 @@ Status set_plan_field(PrecisionPlan& plan, std::string_view field, std::string_v
   if (field.starts_with(kHead)) return set_linear_field(plan.head, field.substr(kHead.size()), value);
   if (is_linear_field(field)) return set_linear_field(plan.linear, field, value);
   return invalid_argument(
-      "plan field '" + std::string(field) +
-      "' is not known, expected weights, activations, activation_scale, head.weights, "
+      "plan field " + quote(field) +
+      " is not known, expected weights, activations, activation_scale, head.weights, "
       "head.activations, head.activation_scale, embedding, kv, kv_scale, or PATTERN:FIELD for single layers");
 }
 
 // "pattern:field=value". Neighbouring parts with one pattern make one override.
 Status add_override(PrecisionPlan& plan, std::string_view pattern, std::string_view field, std::string_view value) {
   if (pattern.empty())
-    return invalid_argument("plan part ':" + std::string(field) + "' has no layer pattern before ':'");
+    return invalid_argument("plan part " + quote(":" + std::string(field)) + " has no layer pattern before ':'");
   if (plan.overrides.empty() || plan.overrides.back().pattern != pattern)
     plan.overrides.push_back({std::string(pattern), {}, {}});
   LinearOverride& change = plan.overrides.back();
   if (!is_linear_field(field))
-    return invalid_argument("plan field '" + std::string(field) +
-                            "' is not one of a layer, expected weights, activations or "
+    return invalid_argument("plan field " + quote(field) +
+                            " is not one of a layer, expected weights, activations or "
                             "activation_scale");
   // set_linear_field() would move activations along with weights; an override holds exactly what was written.
   LinearPlan written;
@@ -203,15 +203,15 @@ Status set_linear_field(LinearPlan& plan, std::string_view field, std::string_vi
   }
   if (field == "activations") return set_by_name(kActivationNames, field, value, plan.activations);
   if (field == "activation_scale") return set_by_name(kScaleNames, field, value, plan.activation_scale);
-  return invalid_argument("plan field '" + std::string(field) +
-                          "' is not known, expected weights, activations or activation_scale");
+  return invalid_argument("plan field " + quote(field) +
+                          " is not known, expected weights, activations or activation_scale");
 }
 
 Status set_embedding(PrecisionPlan& plan, std::string_view value) {
   WeightKind kind{};
   HB_TRY(set_by_name(kWeightNames, "embedding", value, kind));
   if (is_fp4(kind))
-    return invalid_argument("plan field 'embedding' has value '" + std::string(value) + "', expected f32 or bf16");
+    return invalid_argument("plan field 'embedding' has value " + quote(value) + ", expected f32 or bf16");
   plan.embedding = kind;
   return {};
 }
@@ -225,7 +225,7 @@ Status set_kv_scale(PrecisionPlan& plan, std::string_view value) {
 }
 
 Status check_linear_plan(const LinearPlan& plan) {
-  const bool four_or_eight = plan.activations == ActivationKind::kF4 || plan.activations == ActivationKind::kF8;
+  const bool four_or_eight = plan.activations == ActivationKind::kFP4 || plan.activations == ActivationKind::kFP8;
   if (four_or_eight && !is_fp4(plan.weights))
     return invalid_argument(std::string(name_of(plan.activations)) + " activations with " + name_of(plan.weights) +
                             " weights: they need nvfp4 or mxfp4 weights");
@@ -259,7 +259,7 @@ Result<PrecisionPlan> plan_preset(std::string_view name) {
     }
     known += (known.empty() ? "" : ", ") + std::string(preset.name);
   }
-  return invalid_argument("plan '" + std::string(name) + "' is not known, expected one of " + known);
+  return invalid_argument("plan " + quote(name) + " is not known, expected one of " + known);
 }
 
 Result<PrecisionPlan> parse_plan(std::string_view text) {
@@ -272,8 +272,8 @@ Result<PrecisionPlan> parse_plan(std::string_view text) {
     } else {
       const size_t equals = part.find('=');
       if (equals == std::string_view::npos)
-        return invalid_argument("plan part '" + std::string(part) +
-                                "' has no '=', expected FIELD=VALUE or PATTERN:FIELD=VALUE");
+        return invalid_argument("plan part " + quote(part) +
+                                " has no '=', expected FIELD=VALUE or PATTERN:FIELD=VALUE");
       const std::string_view field = part.substr(0, equals), value = part.substr(equals + 1);
       const size_t colon = field.rfind(':');
       if (colon == std::string_view::npos) {
@@ -296,7 +296,7 @@ Status check_plan(const PrecisionPlan& plan) {
     if (change.fields.size() >= 2 &&
         change.fields.end() != std::find(change.fields.begin(), change.fields.end(), "weights") &&
         change.fields.end() != std::find(change.fields.begin(), change.fields.end(), "activations"))
-      HB_TRY(check_linear_plan(change.values).with_context("plan: " + change.pattern));
+      HB_TRY(check_linear_plan(change.values).with_context("plan: " + quote(change.pattern)));
   return {};
 }
 

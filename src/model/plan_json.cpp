@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/quote.h"
 #include "base/result.h"
 #include "halfbyte/plan.h"
 #include "model/plan_fields.h"
@@ -19,7 +20,7 @@ nlohmann::ordered_json linear_json(const LinearPlan& plan) {
 }
 
 Status unknown_key(const JsonValue& object, std::string_view key, const std::string& expected) {
-  return object.error("unknown key '" + std::string(key) + "', expected " + expected +
+  return object.error("unknown key " + quote(key) + ", expected " + expected +
                       "; a newer Halfbyte may have written this file");
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/quote.h"
 #include "base/rng.h"
+#include "model/architectures.h"
 
 namespace halfbyte {
 namespace {
@@ -31,9 +33,10 @@ constexpr NamedShape kShapes[] = {
 // Tensors whose elements are a function of (tensor, row, column): nothing is stored.
 class SyntheticTensors final : public TensorSource {
  public:
-  SyntheticTensors(const HfConfig& c, std::string name) : path_("synthetic " + std::move(name)) {
+  SyntheticTensors(const HfConfig& c, const Architecture& arch, std::string name)
+      : path_("synthetic " + std::move(name)) {
     const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-    const bool qk_norm = c.model_type == "qwen3", qkv_bias = c.model_type == "qwen2" || c.attention_bias;
+    const bool qk_norm = arch.qk_norm, qkv_bias = has_qkv_bias(arch, c.attention_bias);
     add("model.embed_tokens.weight", {c.vocab_size, c.hidden_size});
     add("model.norm.weight", {c.hidden_size});
     if (!c.tie_word_embeddings) add("lm_head.weight", {c.vocab_size, c.hidden_size});
@@ -48,7 +51,7 @@ class SyntheticTensors final : public TensorSource {
       add_linear(layer + "self_attn.q_proj", q, c.hidden_size, qkv_bias);
       add_linear(layer + "self_attn.k_proj", kv, c.hidden_size, qkv_bias);
       add_linear(layer + "self_attn.v_proj", kv, c.hidden_size, qkv_bias);
-      add_linear(layer + "self_attn.o_proj", c.hidden_size, q, c.model_type != "qwen2" && c.attention_bias);
+      add_linear(layer + "self_attn.o_proj", c.hidden_size, q, has_o_bias(arch, c.attention_bias));
       add_linear(layer + "mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
       add_linear(layer + "mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
       add_linear(layer + "mlp.down_proj", c.hidden_size, c.intermediate_size, c.mlp_bias);
@@ -95,9 +98,7 @@ class SyntheticTensors final : public TensorSource {
     return {};
   }
 
-  Status error(const TensorInfo& tensor, const std::string& text) const override {
-    return invalid_data(path_ + ": tensor '" + tensor.name + "': " + text);
-  }
+  std::string label(const TensorInfo& tensor) const override { return path_ + ": tensor " + quote(tensor.name); }
 
  private:
   void add(std::string name, std::vector<int64_t> dims) {
@@ -145,13 +146,13 @@ Result<ModelSource> synthetic_source(const std::string& shape) {
     c.tie_word_embeddings = s.tied;
     return synthetic_source(c, shape);
   }
-  return invalid_argument("synthetic shape '" + shape + "' is not known, expected one of " + known);
+  return invalid_argument("synthetic shape " + quote(shape) + " is not known, expected one of " + known);
 }
 
 ModelSource synthetic_source(const HfConfig& config, const std::string& name) {
   ModelSource source;
   source.path = "synthetic " + name;
-  source.tensors = std::make_shared<SyntheticTensors>(config, name);
+  source.tensors = std::make_shared<SyntheticTensors>(config, *find_architecture(config.model_type), name);
   source.config = config;
   return source;
 }

@@ -330,7 +330,7 @@ TEST(Engine, AnOverflowingModelEndsItsRequestWithAnError) {
       }
       return inner_->read_rows(t, first, rows, out);
     }
-    Status error(const TensorInfo& t, const std::string& text) const override { return inner_->error(t, text); }
+    std::string label(const TensorInfo& t) const override { return inner_->label(t); }
 
    private:
     std::shared_ptr<const TensorSource> inner_;

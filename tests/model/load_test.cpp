@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -13,6 +14,7 @@
 #include "model/load_plan.h"
 #include "model/model_impl.h"
 #include "model/synthetic.h"
+#include "support/gguf_file.h"
 #include "support/temp_folder.h"
 #include "support/tiny_synthetic.h"
 #include "support/write_model_folder.h"
@@ -146,6 +148,38 @@ TEST(Load, TheCacheFormatReplacesAnyPlans) {
   const auto model = Model::load(folder.path(), options);
   EXPECT_EQ((*model)->plan().kv, KvKind::kE1M2);
   EXPECT_EQ((*model)->plan().preset, "w4a16");
+}
+
+// The file keeps q and k of the llama architecture in another order, so their BF16 cannot be packed as it is stored.
+TEST(Load, ABf16GgufFileIsTheModelOfItsFolder) {
+  TempFolder folder, hf_folder;
+  testing::TinyModel shape;
+  shape.bf16 = true;
+  const std::string file = folder.write("m.gguf", testing::tiny_gguf(shape));
+  const auto source = open_model_source(file);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  write_model_folder(hf_folder.path(), source->config, read_all(*source->tensors), /*bf16=*/true);
+  for (const char* plan : {"bf16", "w4a16", "f32"}) {
+    const auto gguf = Model::load(file, with_plan(plan)), hf = Model::load(hf_folder.path(), with_plan(plan));
+    ASSERT_TRUE(gguf.ok()) << gguf.status().message();
+    ASSERT_TRUE(hf.ok()) << hf.status().message();
+    for (size_t i = 0; i < 2; ++i) {
+      const LayerWeights &a = (*gguf)->impl().weights.layers[i], &b = (*hf)->impl().weights.layers[i];
+      for (const auto part : {&LayerWeights::q, &LayerWeights::k, &LayerWeights::v, &LayerWeights::o})
+        EXPECT_TRUE(std::ranges::equal((a.*part).packed.bytes(), (b.*part).packed.bytes()))
+            << plan << " " << (a.*part).name;
+    }
+  }
+}
+
+TEST(Load, ThreadsAreChecked) {
+  LoadOptions options;
+  for (const int threads : {-1, 4097}) {
+    options.threads = threads;
+    const Status status = Model::synthetic("tiny", options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("threads is " + std::to_string(threads)));
+  }
 }
 
 TEST(Load, OverridesReachTheKernels) {

@@ -31,8 +31,8 @@ TEST(Plan, PresetsAreWhatTheirNamesSay) {
   EXPECT_EQ(parse("f32").kv, KvKind::kF32);
   EXPECT_EQ(parse("f32").embedding, WeightKind::kF32);
   EXPECT_EQ(parse("w4a16").linear.activations, ActivationKind::kBF16);
-  EXPECT_EQ(parse("w4a8").linear.activations, ActivationKind::kF8);
-  EXPECT_EQ(parse("w4a4").linear.activations, ActivationKind::kF4);
+  EXPECT_EQ(parse("w4a8").linear.activations, ActivationKind::kFP8);
+  EXPECT_EQ(parse("w4a4").linear.activations, ActivationKind::kFP4);
   EXPECT_EQ(parse("w4a4").linear.weights, WeightKind::kNVFP4);
   EXPECT_EQ(parse("w4a4-mxfp4").linear.weights, WeightKind::kMXFP4);
   EXPECT_EQ(parse("w4a4").head.weights, WeightKind::kBF16);
@@ -48,14 +48,14 @@ TEST(Plan, FieldsAndPatternsChangeAPreset) {
   EXPECT_EQ(plan.linear_for("lm_head").weights, WeightKind::kNVFP4);
   const LinearPlan plain = plan.linear_for("layers.3.self_attn.q_proj");
   EXPECT_EQ(plain.weights, WeightKind::kNVFP4);
-  EXPECT_EQ(plain.activations, ActivationKind::kF4);
+  EXPECT_EQ(plain.activations, ActivationKind::kFP4);
   EXPECT_EQ(plain.activation_scale, ActivationScale::kStatic);
   // bf16 weights have no fp4 activations: they follow.
   EXPECT_EQ(plan.linear_for("layers.0.mlp.up_proj").weights, WeightKind::kBF16);
   EXPECT_EQ(plan.linear_for("layers.0.mlp.up_proj").activations, ActivationKind::kBF16);
   EXPECT_EQ(plan.linear_for("layers.5.mlp.down_proj").activations, ActivationKind::kBF16);
-  EXPECT_EQ(plan.linear_for("layers.15.mlp.down_proj").activations, ActivationKind::kF4);  // ? is one character
-  EXPECT_EQ(plan.linear_for("layers.10.mlp.up_proj").weights, WeightKind::kNVFP4);         // the dot is literal
+  EXPECT_EQ(plan.linear_for("layers.15.mlp.down_proj").activations, ActivationKind::kFP4);  // ? is one character
+  EXPECT_EQ(plan.linear_for("layers.10.mlp.up_proj").weights, WeightKind::kNVFP4);          // the dot is literal
 }
 
 TEST(Plan, LaterOverridesWinAndNeighboursMerge) {
@@ -64,7 +64,7 @@ TEST(Plan, LaterOverridesWinAndNeighboursMerge) {
   EXPECT_EQ(plan.overrides[0].fields, (std::vector<std::string>{"weights", "activations"}));
   EXPECT_EQ(plan.linear_for("layers.0.mlp.up_proj").weights, WeightKind::kMXFP4);
   EXPECT_EQ(plan.linear_for("layers.1.mlp.up_proj").weights, WeightKind::kNVFP4);
-  EXPECT_EQ(plan.linear_for("layers.1.mlp.up_proj").activations, ActivationKind::kF4);
+  EXPECT_EQ(plan.linear_for("layers.1.mlp.up_proj").activations, ActivationKind::kFP4);
   EXPECT_EQ(plan.linear_for("lm_head").weights, WeightKind::kMXFP4);
 }
 
@@ -87,7 +87,7 @@ TEST(Plan, MistakesAreNamed) {
   EXPECT_THAT(parse_error("w4a4,:weights=bf16"), HasSubstr("no layer pattern"));
   EXPECT_THAT(parse_error("bf16,activations=fp4"), HasSubstr("fp4 activations with bf16 weights"));
   EXPECT_THAT(parse_error("w4a4,x:weights=bf16,x:activations=fp4"),
-              HasSubstr("plan: x: fp4 activations with bf16 weights"));
+              HasSubstr("plan: 'x': fp4 activations with bf16 weights"));
   EXPECT_THAT(parse_error("w4a4,embedding=nvfp4"), HasSubstr("expected f32 or bf16"));
 }
 

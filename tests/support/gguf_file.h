@@ -2,6 +2,7 @@
 // says.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -88,6 +89,7 @@ struct TinyModel {
   int64_t hidden = 32, intermediate = 64, layers = 2, heads = 4, kv_heads = 2, head_dim = 8, vocab = 24;
   bool tied = true;
   bool qkv_bias = false, qk_norm = false;
+  bool bf16 = false;  // matrices in BF16, the lower bits of the values cut off
 };
 
 // Deterministic values in (-1, 1), different for every seed.
@@ -134,7 +136,14 @@ inline void add_tiny_tensors(GgufBuilder& file, const TinyModel& m) {
       count *= static_cast<size_t>(d);
       sizes.push_back(static_cast<uint64_t>(d));
     }
-    file.f32_tensor(name, sizes, tiny_values(count, seed++));
+    const std::vector<float> values = tiny_values(count, seed++);
+    if (!m.bf16 || dims.size() < 2) {
+      file.f32_tensor(name, sizes, values);
+      return;
+    }
+    std::string bytes;
+    for (const float v : values) bytes += little(static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16));
+    file.tensor(name, sizes, 30, bytes);
   };
   const int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
   add("token_embd.weight", {m.hidden, m.vocab});
