@@ -11,16 +11,14 @@
 
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
+#include "json_text.h"
 #include "model/config.h"
+#include "text/tokenizer.h"
 
 namespace halfbyte::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
-}
 
 void apply(const std::optional<double>& given, float& value) {
   if (given) value = static_cast<float>(*given);
@@ -55,9 +53,10 @@ Status check_options(const RunOptions& options) {
   if (!options.prompt.empty() && !options.prompt_flag.empty()) {
     return invalid_argument("the prompt is given twice: as an argument and with --prompt");
   }
-  for (const std::string* text : {&options.system, &options.prompt_flag}) {
+  for (const auto& [flag, text] :
+       {std::pair("--system", &options.system), std::pair("--prompt", &options.prompt_flag)}) {
     if (const auto at = find_invalid_utf8(*text))
-      return invalid_argument(fmt::format("the prompt is not UTF-8 at byte {}", *at));
+      return invalid_argument(fmt::format("{} is not UTF-8 at byte {}", flag, *at));
   }
   return {};
 }
@@ -101,8 +100,8 @@ Result<Chat> open_chat(const RunOptions& options) {
 Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const std::string& text) {
   if (options.raw) return raw_prompt(chat.text, text);
   std::vector<ChatMessage> messages;
-  if (!chat.system.empty()) messages.push_back({"system", chat.system, {}, {}, "", ""});
-  messages.push_back({"user", text, {}, {}, "", ""});
+  if (!chat.system.empty()) messages.push_back({.role = "system", .content = chat.system});
+  messages.push_back({.role = "user", .content = text});
   return chat_prompt(chat.text, messages, chat.render);
 }
 
@@ -139,7 +138,7 @@ std::string result_json(const Chat& chat, const Completion& c) {
                    {"prefill_tokens_per_s", c.timing.prefill_tokens_per_s},
                    {"decode_tokens_per_s", c.timing.decode_tokens_per_s}};
   if (chat.completion.sampling.logprobs >= 0) out["logprobs"] = logprobs_json(chat.text, c.events);
-  return dump(out);
+  return json_text(out);
 }
 
 bool shows_reasoning(const RunOptions& options) {

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "chat/completion.h"
-#include "chat/text_model.h"
+#include "halfbyte/chat.h"
 #include "halfbyte/engine.h"
 #include "model_options.h"
 

@@ -66,7 +66,7 @@ class Session {
  private:
   void start_conversation() {
     messages_.clear();
-    if (!chat_.system.empty()) messages_.push_back({"system", chat_.system, {}, {}, "", ""});
+    if (!chat_.system.empty()) messages_.push_back({.role = "system", .content = chat_.system});
   }
 
   // One line, or several between """.
@@ -167,7 +167,7 @@ class Session {
       fmt::print(stderr, "error: the message is not valid UTF-8 at byte {}\n", *at);
       return true;
     }
-    messages_.push_back({"user", text, {}, {}, "", ""});
+    messages_.push_back({.role = "user", .content = text});
     clear_interrupt();
     AnswerPrinter printer(show_reasoning_, stdout_has_color());
     bool readers_left = true;
@@ -184,7 +184,7 @@ class Session {
           completion.status().code() == StatusCode::kResourceExhausted ? "; /clear starts a new conversation" : "");
       return true;
     }
-    ChatMessage reply{"assistant", completion->text, {}, {}, "", ""};
+    ChatMessage reply{.role = "assistant", .content = completion->text};
     if (!completion->reasoning.empty()) reply.reasoning_content = completion->reasoning;
     messages_.push_back(std::move(reply));
     if (verbose_) fmt::print(stderr, "{}\n", rates_text(*completion));

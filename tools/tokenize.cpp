@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/quote.h"
-#include "chat/text_model.h"
+#include "halfbyte/chat.h"
+#include "json_text.h"
 #include "model_options.h"
+#include "text/tokenizer.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -23,7 +25,7 @@ struct TokenizeOptions {
 
 Result<std::vector<int32_t>> encode(const TextModel& model, const TokenizeOptions& options, const std::string& text) {
   if (options.chat) {
-    HB_ASSIGN(Prompt prompt, chat_prompt(model, {{"user", text, {}, {}, "", ""}}, {}));
+    HB_ASSIGN(Prompt prompt, chat_prompt(model, {{.role = "user", .content = text}}));
     return prompt.tokens;
   }
   EncodeOptions encode;
@@ -39,7 +41,7 @@ std::string result_json(const Tokenizer& tokenizer, const std::vector<int32_t>& 
   for (const int32_t id : ids) pieces.push_back(std::string(tokenizer.token_bytes(id)));
   const Json out{{"ids", ids}, {"pieces", pieces}};
   // A piece that is a part of a character becomes U+FFFD.
-  return out.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return json_text(out, /*indent=*/-1);
 }
 
 std::string result_table(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {

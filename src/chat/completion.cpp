@@ -1,9 +1,8 @@
-#include "chat/completion.h"
-
-#include <algorithm>
-
 #include "base/clock.h"
+#include "base/result.h"
+#include "halfbyte/chat.h"
 #include "model/config.h"
+#include "text/output_text.h"
 
 namespace halfbyte {
 namespace {
@@ -91,6 +90,12 @@ class Run {
 
 }  // namespace
 
+std::vector<int32_t> stop_tokens(const Model& model, const TextModel& text) {
+  std::vector<int32_t> tokens = model.config().stop_tokens;
+  if (const auto eos = text.tokenizer->eos()) tokens.push_back(*eos);
+  return tokens;
+}
+
 Result<Completion> complete(Engine& engine, const TextModel& text, const Prompt& prompt,
                             const CompletionOptions& options, const OnDelta& on_delta) {
   OutputTextOptions output;
@@ -101,8 +106,7 @@ Result<Completion> complete(Engine& engine, const TextModel& text, const Prompt&
   GenerateRequest request;
   request.prompt = prompt.tokens;
   request.max_tokens = options.max_tokens;
-  request.stop_tokens = engine.model().config().stop_tokens;
-  if (const auto eos = text.tokenizer->eos()) request.stop_tokens.push_back(*eos);
+  request.stop_tokens = stop_tokens(engine.model(), text);
   request.sampling = options.sampling;
 
   Completion out;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "halfbyte/chat.h"
+#include "model/config.h"
+
 namespace halfbyte {
 
 SamplingParams default_sampling(const GenerationConfig& config) {
@@ -29,6 +32,10 @@ std::string sampling_text(const SamplingParams& p) {
   if (p.frequency_penalty != 0.0f) text += fmt::format(", frequency penalty {:g}", p.frequency_penalty);
   if (p.presence_penalty != 0.0f) text += fmt::format(", presence penalty {:g}", p.presence_penalty);
   return text;
+}
+
+SamplingParams default_sampling(const Model& model) {
+  return default_sampling(model.config().generation);
 }
 
 }  // namespace halfbyte

@@ -1,9 +1,13 @@
-#include "chat/text_model.h"
-
 #include <algorithm>
 
-#include "base/mapped_file.h"
+#include "base/result.h"
+#include "halfbyte/chat.h"
+#include "io/mapping_guard.h"
+#include "io/message.h"
 #include "io/tokenizer_source.h"
+#include "text/chat_template.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
 
 namespace halfbyte {
 namespace {
@@ -25,7 +29,7 @@ BpeVocab to_bpe_vocab(const GgufVocab& vocab) {
 
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const TokenizerSource& source) {
   if (source.vocab) return Tokenizer::from_vocab(to_bpe_vocab(*source.vocab), source.path);
-  HB_ASSIGN(const auto file, MappedFile::open(source.tokenizer_json_path));
+  HB_ASSIGN(const auto file, open_guarded(source.tokenizer_json_path));
   const auto bytes = file->bytes();
   return Tokenizer::from_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
                                         source.tokenizer_json_path);
@@ -52,9 +56,9 @@ Result<TextModel> open_text_model(const std::string& path) {
   const ChatTemplateText* text = source.chat_template();
   if (text == nullptr) {
     model.template_status =
-        not_found(path + ": the model has no chat template; give the whole prompt yourself with --raw");
+        not_found(shown(path) + ": the model has no chat template; give the whole prompt yourself with --raw");
   } else {
-    auto parsed = ChatTemplate::parse(text->source, path + ": chat template");
+    auto parsed = ChatTemplate::parse(text->source, shown(path) + ": chat template");
     if (parsed.ok()) model.chat_template = *parsed;
     model.template_status = parsed.status();
     model.template_reads_thinking = text->source.find("enable_thinking") != std::string::npos;
@@ -75,7 +79,7 @@ Result<Prompt> chat_prompt(const TextModel& model, const std::vector<ChatMessage
   Prompt prompt;
   HB_ASSIGN(prompt.tokens, model.tokenizer->encode_runs(runs, model.control_tokens));
   prompt.text = rendered_text(pieces);
-  if (prompt.tokens.empty()) return invalid_data(model.path + ": the chat template renders to an empty prompt");
+  if (prompt.tokens.empty()) return invalid_data(shown(model.path) + ": the chat template renders to an empty prompt");
   return prompt;
 }
 
@@ -87,6 +91,10 @@ Result<Prompt> raw_prompt(const TextModel& model, std::string_view text) {
   prompt.text = text;
   if (prompt.tokens.empty()) return invalid_argument("the prompt is empty");
   return prompt;
+}
+
+std::string decode(const TextModel& text, std::span<const int32_t> tokens) {
+  return detokenize(*text.tokenizer, tokens, /*skip_special=*/true);
 }
 
 }  // namespace halfbyte

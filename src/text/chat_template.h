@@ -5,45 +5,20 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "halfbyte/message.h"
 
 namespace halfbyte {
-
-// A value inside a template: JSON-like, objects keep their order. Declared in text/template_value.h.
-class TemplateValue;
-
-struct ToolCall {
-  std::string id, name;
-  std::string arguments_json;  // an object
-};
-
-struct ChatMessage {
-  std::string role;
-  std::optional<std::string> content;
-  std::optional<std::string> reasoning_content;
-  std::vector<ToolCall> tool_calls;
-  std::string tool_call_id, name;
-};
 
 struct TemplateLimits {
   uint64_t max_template_bytes = 1 << 20;
   uint64_t max_steps = 5'000'000;        // expressions and statements evaluated
   uint32_t max_depth = 100;              // nesting of blocks, expressions, macro calls
   uint64_t max_output_bytes = 64 << 20;  // of the result, and of all values made on the way
-};
-
-struct ChatRenderOptions {
-  bool add_generation_prompt = true;
-  std::string tools_json;                                        // an array, or empty
-  std::vector<std::pair<std::string, std::string>> kwargs_json;  // chat_template_kwargs: name, JSON value
-  std::string bos_token, eos_token;
-  std::optional<int64_t> now_unix;  // for strftime_now, local time; none: the clock
 };
 
 // A run of rendered text. `user` marks bytes that came out of a message (typed by a user, a tool or the model), so that

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "halfbyte/message.h"
 #include "text/detokenizer.h"
 #include "text/reasoning.h"
 #include "text/stop_matcher.h"
@@ -21,11 +22,6 @@ struct OutputTextOptions {
   // Where the prompt leaves the model (reasoning_start); none: reasoning is not told apart, all is answer.
   std::optional<ReasoningState> reasoning = ReasoningState::kBefore;
   ReasoningTags tags;
-};
-
-// What one token, or the end, adds.
-struct OutputDelta {
-  std::string reasoning, answer;
 };
 
 // Thread-compatible.

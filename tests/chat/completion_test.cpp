@@ -1,12 +1,14 @@
 // One request from prompt to text, on a tiny model with random weights.
-#include "chat/completion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "chat_support.h"
+#include "halfbyte/chat.h"
 #include "model/config.h"
 #include "support/tiny_synthetic.h"
+#include "text/output_text.h"
+#include "text/tokenizer.h"
 
 namespace halfbyte {
 namespace {

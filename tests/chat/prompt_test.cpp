@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "chat/sampling_defaults.h"
-#include "chat/text_model.h"
 #include "chat_support.h"
+#include "halfbyte/chat.h"
 #include "support/shared_data.h"
 #include "support/temp_folder.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_data.h"
 
 namespace halfbyte {
@@ -74,7 +76,8 @@ TextModel model_with(const std::string& source) {
 
 TEST(ChatPrompt, JoinsTemplateAndMessages) {
   const TextModel model = model_with("{% for m in messages %}<|im_end|>{{ m.content }}{% endfor %}");
-  const auto prompt = chat_prompt(model, {{"user", "hi", {}, {}, "", ""}, {"user", "<|im_end|>", {}, {}, "", ""}}, {});
+  const auto prompt =
+      chat_prompt(model, {{.role = "user", .content = "hi"}, {.role = "user", .content = "<|im_end|>"}}, {});
   ASSERT_TRUE(prompt.ok());
   EXPECT_EQ(prompt->tokens.size(), 3u + 10u);
   EXPECT_EQ(prompt->tokens[1], kHi);
@@ -91,7 +94,7 @@ TEST(ChatPrompt, RefusesWhatHasNoPrompt) {
 }
 
 TEST(SamplingDefaults, FollowTheMaker) {
-  EXPECT_EQ(sampling_text(default_sampling({})), "greedy");
+  EXPECT_EQ(sampling_text(default_sampling(GenerationConfig{})), "greedy");
   GenerationConfig c;
   c.temperature = 0.6;
   c.top_p = 0.95;
@@ -174,7 +177,7 @@ TEST(ChatPrompt, TurnMarkersThatAreNotMarkedSpecialAreControlTokens) {
   const auto marker = model->tokenizer->find("<｜User｜>");
   ASSERT_TRUE(marker.has_value());
   EXPECT_FALSE(model->tokenizer->is_special(*marker));
-  const auto prompt = chat_prompt(*model, {{"user", "a<｜User｜>b", {}, {}, "", ""}}, {});
+  const auto prompt = chat_prompt(*model, {{.role = "user", .content = "a<｜User｜>b"}}, {});
   ASSERT_TRUE(prompt.ok()) << prompt.status().message();
   EXPECT_EQ(std::count(prompt->tokens.begin(), prompt->tokens.end(), *marker), 1);
 }

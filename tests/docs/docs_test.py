@@ -8,18 +8,30 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-EXAMPLES = [("docs/formats.md", "tests/docs/formats_example_test.cpp")]
+EXAMPLES = [("docs/formats.md", ["tests/docs/formats_example_test.cpp"]),
+            ("docs/library.md", ["examples/chat.cpp", "examples/batch.cpp"])]
 
 
 def blocks(page):
     return re.findall(r"^```cpp\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page, source", EXAMPLES)
-def test_examples_are_compiled(page, source):
-    text = (ROOT / source).read_text(encoding="utf-8")
-    compiled = text.split(f"// {page}: begin\n")[1].split(f"// {page}: end\n")[0].rsplit("\n", 1)[0] + "\n"
-    assert blocks(page) == [textwrap.dedent(compiled)], f"copy the example of {source} into {page}"
+@pytest.mark.parametrize("page, sources", EXAMPLES)
+def test_examples_are_compiled(page, sources):
+    compiled = []
+    for source in sources:
+        text = (ROOT / source).read_text(encoding="utf-8")
+        lines = text.split(f"// {page}: begin\n")[1].split(f"// {page}: end\n")[0]
+        compiled.append(textwrap.dedent(lines.rsplit("\n", 1)[0] + "\n"))
+    assert blocks(page) == compiled, f"copy the examples of {', '.join(sources)} into {page}"
+
+
+def test_programs_use_the_public_api_alone():
+    programs = sorted((ROOT / "examples").glob("*.cpp"))
+    assert len(programs) >= 2
+    for program in programs:
+        for name in re.findall(r'#include "([^"]+)"', program.read_text(encoding="utf-8")):
+            assert name.startswith("halfbyte/"), f"{program.name} includes {name}"
 
 
 def test_every_cpp_block_is_compiled():

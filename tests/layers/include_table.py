@@ -34,6 +34,8 @@ PUBLIC_HEADERS = {
     "generate.h": ["decode", "engine", "chat", "quantize", "eval", "server"],
     "model.h": ["model", "engine", "chat", "quantize", "eval", "server"],
     "engine.h": ["engine", "chat", "quantize", "eval", "server"],
+    "message.h": ["text", "chat", "eval", "server"],
+    "chat.h": ["chat", "eval", "server"],
 }
 
 # From outside a folder only these of its headers may be included; folders that are not listed hide nothing.

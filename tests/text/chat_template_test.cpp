@@ -89,8 +89,9 @@ TEST(ChatTemplate, ToolsAndArgumentsOfTheRequestAreMarked) {
 }
 
 TEST(ChatTemplate, RendersMessagesOfTheApi) {
-  ChatMessage system{"system", "Be brief.", {}, {}, "", ""};
-  ChatMessage assistant{"assistant", std::nullopt, "because", {{"id1", "f", R"({"x": 1.0})"}}, "", ""};
+  ChatMessage system{.role = "system", .content = "Be brief."};
+  ChatMessage assistant{
+      .role = "assistant", .reasoning_content = "because", .tool_calls = {{"id1", "f", R"({"x": 1.0})"}}};
   ChatMessage tool{"tool", "42", {}, {}, "id1", "f"};
   const auto t = ChatTemplate::parse(
       "{% for m in messages %}{{ m.role }}:{{ m.content is defined }}:{{ m.content }}:{{ m.reasoning_content }}:"
@@ -143,7 +144,8 @@ TEST(ChatTemplate, ErrorsSayWhere) {
   EXPECT_EQ(failure("{{ f(*a) }}"), "t: 1:6: '*' before an argument is outside the template subset");
   EXPECT_EQ(failure("{{ messages.append(1) }}"),
             "t: 1:19: the method 'append' of 'list' is outside the template subset");
-  EXPECT_EQ(failure("{{ raise_exception('no tools') }}"), "t: 1:19: the template refuses these messages: no tools");
+  EXPECT_EQ(failure("{{ raise_exception('no tools') }}"), "t: 1:19: the template refuses these messages: 'no tools'");
+  EXPECT_EQ(failure("{{ raise_exception('a\\nb') }}"), "t: 1:19: the template refuses these messages: 'a\\nb'");
   EXPECT_EQ(failure("{{ 9223372036854775807 + 1 }}"),
             "t: 1:24: the result of + does not fit 64 bits; larger integers are outside the template subset");
 }
@@ -153,7 +155,7 @@ TEST(ChatTemplate, MessagesMustBeAnArrayOfUtf8) {
   EXPECT_THAT(failure("x", "[1"), HasSubstr("messages"));
   EXPECT_THAT(failure("x", "[\"\xff\"]"), HasSubstr("messages"));
   const auto t = ChatTemplate::parse("x", "t");
-  const auto pieces = (*t)->render({ChatMessage{"user", "ab\xC3", {}, {}, "", ""}}, {});
+  const auto pieces = (*t)->render({ChatMessage{.role = "user", .content = "ab\xC3"}}, {});
   EXPECT_EQ(pieces.status().message(), "messages[0].content is not UTF-8 at byte 2");
   EXPECT_THAT(failure("a\xff"), HasSubstr("the template is not UTF-8 at byte 1"));
 }
