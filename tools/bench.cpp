@@ -7,11 +7,13 @@
 
 #include "base/clock.h"
 #include "base/cpu_features.h"
+#include "base/cpu_topology.h"
 #include "base/progress.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 #include "bench_cuda.h"
 #include "bench_support.h"
+#include "json_text.h"
 #include "kernels/read_bandwidth.h"
 #include "model/config.h"
 #include "model_options.h"
@@ -135,7 +137,7 @@ std::string report_json(const std::vector<Case>& cases, double read_gbps, int th
   for (const Case& c : cases) rows.push_back(case_json(c, read_gbps));
   const Json out{{"machine", {{"cpu", cpu_model_name()}, {"threads", threads}, {"read_GBps", read_gbps}}},
                  {"cases", rows}};
-  return out.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return json_text(out);
 }
 
 Result<Sizes> read_sizes(const BenchOptions& options) {

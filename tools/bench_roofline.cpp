@@ -11,11 +11,13 @@
 
 #include "base/clock.h"
 #include "base/cpu_features.h"
+#include "base/cpu_topology.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "bench_support.h"
 #include "command.h"
+#include "json_text.h"
 #include "kernels/registry.h"
 #include "roofline_svg.h"
 
@@ -200,7 +202,7 @@ std::string json(const std::vector<Family>& families, double read_gbps, int thre
                         {"share_of_roof", p.gops / p.roof}});
     out["kernels"].push_back({{"name", f.kernel->name}, {"peak_GOPps", f.peak_gops}, {"points", std::move(points)}});
   }
-  return out.dump(2) + "\n";
+  return json_text(out);
 }
 
 // One kernel a format and mode, of the chosen instruction set or the next lower one that has it.

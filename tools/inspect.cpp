@@ -8,6 +8,7 @@
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 #include "engine/cuda_api.h"
+#include "json_text.h"
 #include "kernels/registry.h"
 #include "memory_fit.h"
 #include "model/model_build.h"
@@ -23,10 +24,6 @@ struct InspectOptions {
   std::string batch = "1";
   bool fit = false, tensors = false, kernels_table = false, devices = false, json = false;
 };
-
-std::string dump(const Json& json) {
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
-}
 
 std::string dtype_name(const TensorInfo& t) {
   return std::string(dtype_info(t.dtype).name);
@@ -192,7 +189,7 @@ int run(const InspectOptions& options) {
   int64_t context = 0, batch = 1;
   if (const Status s = read_size(options.model.ctx, "--ctx", context); !s.ok()) return fail(s);
   if (const Status s = read_size(options.batch, "--batch", batch); !s.ok()) return fail(s);
-  if (batch < 1 || batch > 65536) return fail(fmt::format("--batch is {}, expected 1 to 65536", batch));
+  if (batch < 1 || batch > 4096) return fail(fmt::format("--batch is {}, expected 1 to 4096", batch));
   const auto fit = predict_memory(*plan, context, static_cast<int>(batch), options.model.threads);
   if (options.fit && !fit.ok()) return fail(fit.status());
 
@@ -200,7 +197,7 @@ int run(const InspectOptions& options) {
   if (options.json) {
     Json out = model_json(*source, *plan);
     if (options.fit) out["fit"] = fit_json(*fit);
-    text = dump(out);
+    text = json_text(out);
   } else {
     text = model_text(*source, *plan);
     if (options.tensors) text += tensors_text(*source->tensors);

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "base/cpu_features.h"
+#include "base/cpu_topology.h"
 #include "base/quote.h"
 #include "base/thread_pool.h"
 #include "command.h"

@@ -22,7 +22,8 @@ struct MemoryFit {
   bool fits() const { return peak() <= available; }
 };
 
-// What loading and the engine take with these options, in their own reckoning. context 0: the model's. kInvalidArgument when the model was not made for so long a context.
+// What loading and the engine take with these options, in their own reckoning. context 0: the model's. kInvalidArgument
+// when the model was not made for so long a context.
 Result<MemoryFit> predict_memory(const LoadPlan& plan, int64_t context, int batch, int threads);
 
 // A table that ends in one line of verdict.

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/size_text.h"
+#include "json_text.h"
 #include "model_options.h"
 #include "quantize/exporter.h"
 
@@ -43,7 +44,7 @@ std::string result_json(const std::string& model, const std::string& recipe, con
                  {"files", report.files},
                  {"warnings", report.warnings},
                  {"tensors", tensors}};
-  return out.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return json_text(out);
 }
 
 int run(const QuantizeOptions& options) {

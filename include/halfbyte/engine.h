@@ -17,11 +17,11 @@ namespace halfbyte {
 struct EngineOptions {
   int max_batch = 16;           // requests running at once
   int64_t context = 0;          // tokens a request may reach; 0: the model's, or what fits in memory (metrics() says)
-  int64_t kv_tokens = 0;        // capacity of the KV cache over all requests; 0: context * 1, at least one request
+  int64_t kv_tokens = 0;        // capacity of the KV cache over all requests; 0: one request of the full context
   int64_t prefill_chunk = 512;  // prompt tokens a step
   int64_t page_tokens = 32;     // a power of two
   int max_waiting = 1024;       // requests queued; one more is refused
-  int threads = 0;              // 0: default_thread_count(); results do not depend on it
+  int threads = 0;              // 0: the physical cores this process may use; results do not depend on it
   std::string device = "cpu";   // "cpu", or "cuda": device 0, for a model loaded with kernels "ref"
 };
 

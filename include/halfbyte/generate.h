@@ -9,8 +9,8 @@
 
 namespace halfbyte {
 
-// Applied in this order: raw entropy; logit bias; penalties; temperature; min-p, top-k, top-p; draw (docs/numerics.md
-// 4).
+// Applied in this order: raw entropy; logit bias; penalties; temperature; min-p, top-k, top-p; draw. Section 4 of
+// docs/numerics.md.
 struct SamplingParams {
   float temperature = 1.0f;         // <= 1e-6: greedy
   int top_k = 0;                    // 0: off

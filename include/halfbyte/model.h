@@ -22,7 +22,7 @@ struct LoadOptions {
   std::optional<PrecisionPlan> plan;
   std::optional<KvKind> kv;  // replaces the plan's, whichever plan it is
   std::string kernels;       // "": the best this CPU runs; "ref", "avx2", "avx512": forced, an error if it cannot run
-  int threads = 0;           // 0: default_thread_count()
+  int threads = 0;           // 0: the physical cores this process may use
   // Called from the loading thread with bytes done and in total. Return false to stop (Status kCancelled).
   std::function<bool(uint64_t done, uint64_t total)> progress;
 };

@@ -32,8 +32,6 @@ class [[nodiscard]] Status {
   Status() = default;
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  static Status ok_status() { return {}; }
-
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
@@ -77,15 +75,21 @@ class [[nodiscard]] Result {
  public:
   Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT: implicit by design
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {  // NOLINT: implicit by design
-    assert(!std::get<1>(state_).ok() && "a Result needs a value or a failure");
+    assert(!std::get_if<1>(&state_)->ok() && "a Result needs a value or a failure");
   }
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { return std::get<0>(state_); }
-  const T& value() const& { return std::get<0>(state_); }
-  T&& value() && { return std::get<0>(std::move(state_)); }
+  T& value() & {
+    assert(ok());
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& {
+    assert(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && { return std::move(value()); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -93,7 +97,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
 
   // The failure, or ok.
-  Status status() const { return ok() ? Status() : std::get<1>(state_); }
+  Status status() const { return ok() ? Status() : *std::get_if<1>(&state_); }
 
  private:
   std::variant<T, Status> state_;

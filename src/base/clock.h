@@ -5,11 +5,10 @@
 
 namespace halfbyte {
 
-// Runs from its making or the last restart(). Thread-compatible.
+// Runs from its making. Thread-safe: it never changes.
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  void restart() { start_ = Clock::now(); }
 
  private:
   using Clock = std::chrono::steady_clock;

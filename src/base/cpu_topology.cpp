@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "base/thread_pool.h"
+#include "base/cgroup.h"
 
 namespace halfbyte {
 namespace {
@@ -61,42 +61,10 @@ double quota_v1(const std::string& folder) {
   return quota_in && period_in ? cpus_of(quota, period) : cpus_of(0, 0);
 }
 
-// The tightest quota of `group` ("/a/b") and its parents under `mount`. In a container the mount often is the group's
-// own root, so folders that are not there limit nothing.
-template <class Quota>
-double tightest(const std::string& mount, std::string group, Quota quota) {
-  double cpus = quota(mount);
-  while (!group.empty() && group.front() == '/') {
-    cpus = std::min(cpus, quota(mount + group));
-    group.resize(group.rfind('/'));
-  }
-  return cpus;
-}
-
-bool lists_cpu_controller(const std::string& controllers) {
-  std::istringstream in(controllers);
-  for (std::string name; std::getline(in, name, ',');) {
-    if (name == "cpu") return true;
-  }
-  return false;
-}
-
-// /proc/self/cgroup: "0::/group" for v2, "4:cpu,cpuacct:/group" for v1.
 double cgroup_cpus(const std::string& sys, const std::string& proc) {
   double cpus = std::numeric_limits<double>::infinity();
-  std::ifstream in(proc + "/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
-    if (controllers.empty()) {
-      cpus = std::min(cpus, tightest(sys + "/fs/cgroup", group, quota_v2));
-    } else if (lists_cpu_controller(controllers)) {
-      cpus = std::min(cpus, tightest(sys + "/fs/cgroup/" + controllers, group, quota_v1));
-      cpus = std::min(cpus, tightest(sys + "/fs/cgroup/cpu", group, quota_v1));
-    }
-  }
+  for (const CgroupFolder& folder : cgroup_folders("cpu", sys, proc))
+    cpus = std::min(cpus, folder.v2 ? quota_v2(folder.path) : quota_v1(folder.path));
   return cpus;
 }
 

@@ -16,12 +16,12 @@ const std::vector<std::vector<int>>& usable_cores();
 // Binds the calling thread to these CPUs. False when the system refuses, and nothing has changed.
 bool bind_thread(const std::vector<int>& cpus);
 
-// What default_thread_count() (thread_pool.h) reckons with, apart from it so that tests can give it a made-up machine:
-// `allowed` are the CPUs of the affinity mask, `sys` stands for /sys, `proc` for /proc.
-//
-// The result is the number of physical cores among `allowed`, not more than the cgroup's CPU quota (v2 and v1; the
-// tightest of the group and its parents; a fraction is rounded down, since a thread that is throttled stalls the
-// others), at least 1. Files that are missing or make no sense limit nothing.
+// Physical cores that this process may use: those in the affinity mask, not more than the control group's CPU quota (a
+// fraction is rounded down, since a thread that is throttled stalls the others); at least 1.
+int default_thread_count();
+
+// The same on a made-up machine: `allowed` are the CPUs of the affinity mask, `sys` stands for /sys, `proc` for /proc.
+// Files that are missing or make no sense limit nothing.
 int thread_count_for(const std::vector<int>& allowed, const std::string& sys, const std::string& proc);
 
 }  // namespace halfbyte

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "base/json_scan.h"
-#include "base/mapped_file.h"
 #include "base/quote.h"
 #include "base/size_text.h"
 
@@ -101,12 +99,6 @@ std::optional<std::string_view> duplicate_key(const simdjson::dom::document& doc
   return twin->text;
 }
 
-std::string number_text(double value) {
-  char out[40];
-  std::snprintf(out, sizeof(out), "%.17g", value);
-  return out;
-}
-
 }  // namespace
 
 struct JsonDocument::Impl {
@@ -190,12 +182,6 @@ Result<std::unique_ptr<JsonDocument>> JsonDocument::parse(std::string_view text,
   }
   HB_TRY(d.check_keys());
   return document;
-}
-
-Result<std::unique_ptr<JsonDocument>> JsonDocument::read_file(const std::string& path, JsonLimits limits) {
-  HB_ASSIGN(const std::shared_ptr<MappedFile> file, MappedFile::open(path));
-  const std::span<const std::byte> bytes = file->bytes();
-  return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, limits);
 }
 
 JsonValue JsonDocument::root() const {

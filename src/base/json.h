@@ -1,7 +1,7 @@
 // Reading untrusted JSON with limits. A thin view over simdjson's DOM, so that no other header needs it and every
 // message names the document and the path of the value ("config.json: rope_scaling.factor: ...").
 //
-//   HB_ASSIGN(auto document, JsonDocument::read_file(path));
+//   HB_ASSIGN(auto document, JsonDocument::parse(text, "config.json"));
 //   HB_ASSIGN(JsonValue layers, document->root().at("num_hidden_layers"));
 //   HB_ASSIGN(int64_t n, layers.as_int(1, 1000));
 //
@@ -82,7 +82,6 @@ class JsonDocument {
   // integer that 64 bits cannot hold is read as a double (tokenizer configurations write 1e30 out in digits).
   // A byte order mark at the start is skipped. Memory: about 10 times the text, touched only as far as the text needs.
   static Result<std::unique_ptr<JsonDocument>> parse(std::string_view text, std::string name, JsonLimits limits = {});
-  static Result<std::unique_ptr<JsonDocument>> read_file(const std::string& path, JsonLimits limits = {});
   ~JsonDocument();
 
   JsonValue root() const;

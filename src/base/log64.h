@@ -1,6 +1,5 @@
 // The natural logarithm of entropies and log-probabilities (docs/numerics.md 4). Libraries differ in the last bit of
-// log; an entropy decides a temperature, so its bits must be the same everywhere. The algorithm is that of fdlibm's
-// e_log.c.
+// log; an entropy decides a temperature, so its bits must be the same everywhere. Algorithm: fdlibm's e_log.c.
 #pragma once
 
 #include <bit>
@@ -8,9 +7,9 @@
 
 namespace halfbyte {
 
-// ln z for a normal z > 0, below 1 ulp. FP64 operations in a fixed order; needs -ffp-contract=off (set for the
-// project).
-constexpr double log64(double z) {
+// ln z for a normal z > 0, below 1 ulp. FP64 operations in a fixed order; needs -ffp-contract=off (the project's
+// setting). Always inlined: files built for different instruction sets must not share one copy.
+[[gnu::always_inline]] constexpr double log64(double z) {
   // z = 2^k * m with m in [sqrt(1/2), sqrt(2)).
   const auto bits = std::bit_cast<uint64_t>(z);
   int exponent = static_cast<int>(bits >> 52) - 1022;

@@ -3,31 +3,16 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/file_descriptor.h"
 #include "base/quote.h"
 
 namespace halfbyte {
 namespace {
-
-// Closes at the end of the scope; the mapping lives on without it.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Status open_error(const std::string& path, int error) {
   const std::string text = "cannot open " + quote(path, 4096) + ": ";
@@ -41,6 +26,7 @@ Status open_error(const std::string& path, int error) {
 Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   if (path.find('\0') != std::string::npos) return invalid_argument("a path with a zero byte: " + quote(path));
   // O_NONBLOCK: opening a pipe must not wait for its writer; it has no effect on a regular file.
+  // The mapping lives on when the descriptor is closed.
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return open_error(path, errno);
   struct stat info {};

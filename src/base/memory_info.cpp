@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
-#include <string>
+
+#include "base/cgroup.h"
 
 namespace halfbyte {
 namespace {
@@ -15,8 +16,8 @@ std::optional<uint64_t> read_number(const std::string& path) {
   return std::nullopt;
 }
 
-std::optional<uint64_t> meminfo_available() {
-  std::ifstream file("/proc/meminfo");
+std::optional<uint64_t> meminfo_available(const std::string& path) {
+  std::ifstream file(path);
   std::string key, unit;
   uint64_t kib = 0;
   while (file >> key >> kib) {
@@ -26,44 +27,35 @@ std::optional<uint64_t> meminfo_available() {
   return std::nullopt;
 }
 
-// "file 123" in memory.stat: page cache that the kernel drops before it refuses memory.
-uint64_t cgroup_page_cache(const std::string& folder) {
-  std::ifstream file(folder + "/memory.stat");
+// Page cache that the kernel drops before it refuses memory. Version 1 counts that of groups further in apart.
+uint64_t page_cache(const CgroupFolder& folder) {
+  std::ifstream file(folder.path + "/memory.stat");
+  const std::string prefix = folder.v2 ? "" : "total_";
   std::string key;
   uint64_t value = 0, cache = 0;
   while (file >> key >> value)
-    if (key == "inactive_file" || key == "active_file") cache += value;
+    if (key == prefix + "inactive_file" || key == prefix + "active_file") cache += value;
   return cache;
 }
 
-// Control group v2: the tightest limit on the way from this process's group to the root.
-uint64_t cgroup_left() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  uint64_t left = UINT64_MAX;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("0::")) continue;
-    std::string group = line.substr(3);
-    while (true) {
-      const std::string folder = "/sys/fs/cgroup" + group;
-      const auto limit = read_number(folder + "/memory.max");
-      const auto used = read_number(folder + "/memory.current");
-      if (limit && used) {
-        const uint64_t held = *used - std::min(*used, cgroup_page_cache(folder));
-        left = std::min(left, *limit - std::min(*limit, held));
-      }
-      const size_t slash = group.rfind('/');
-      if (slash == std::string::npos || group.empty()) break;
-      group.resize(slash);
-    }
-  }
-  return left;
+uint64_t left_of_limit(const CgroupFolder& folder) {
+  const auto limit = read_number(folder.path + (folder.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const auto used = read_number(folder.path + (folder.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (!limit || !used) return UINT64_MAX;
+  const uint64_t held = *used - std::min(*used, page_cache(folder));
+  return *limit - std::min(*limit, held);
 }
 
 }  // namespace
 
 uint64_t available_memory_bytes() {
-  return std::min(meminfo_available().value_or(UINT64_MAX), cgroup_left());
+  return available_memory_bytes("/sys", "/proc");
+}
+
+uint64_t available_memory_bytes(const std::string& sys, const std::string& proc) {
+  uint64_t left = meminfo_available(proc + "/meminfo").value_or(UINT64_MAX);
+  for (const CgroupFolder& folder : cgroup_folders("memory", sys, proc)) left = std::min(left, left_of_limit(folder));
+  return left;
 }
 
 }  // namespace halfbyte

@@ -1,5 +1,7 @@
 #include "base/quote.h"
 
+#include <charconv>
+
 #include "base/utf8.h"
 
 namespace halfbyte {
@@ -10,7 +12,20 @@ void append_escaped_byte(std::string& out, uint8_t b) {
   out += {'\\', 'x', kHex[b >> 4], kHex[b & 15]};
 }
 
+template <class Number>
+std::string shortest(Number number) {
+  char buffer[32];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr);
+}
+
 }  // namespace
+
+std::string number_text(double number) {
+  return shortest(number);
+}
+std::string number_text(float number) {
+  return shortest(number);
+}
 
 std::string quote(std::string_view text, size_t max_bytes) {
   std::string out = "'";

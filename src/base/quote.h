@@ -1,4 +1,4 @@
-// Putting untrusted text into a message: always one line, always valid UTF-8, never long.
+// Putting values into a message; untrusted text always as one line, as valid UTF-8, and never long.
 #pragma once
 
 #include <string>
@@ -9,5 +9,9 @@ namespace halfbyte {
 // The text in single quotes. Control characters and broken UTF-8 become \n, \t or \xNN; what is longer than `max_bytes`
 // is cut between characters and ends in "...".
 std::string quote(std::string_view text, size_t max_bytes = 80);
+
+// "1e-06", "0.5": the shortest text that reads back as the same number.
+std::string number_text(double number);
+std::string number_text(float number);
 
 }  // namespace halfbyte

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -59,18 +60,22 @@ struct alignas(64) Share {
 }  // namespace
 
 struct ThreadPool::Impl {
-  explicit Impl(int thread_count)
-      : threads(std::max(1, thread_count)), spins(threads <= default_thread_count() ? kSpins : 0), shares(threads) {
+  explicit Impl(int wanted)
+      : threads(std::max(1, wanted)), spins(threads <= default_thread_count() ? kSpins : 0), shares(threads) {
     // Only a pool that has every core for itself binds its threads; with fewer, a thread must be able to move away from a
     // core that another program uses. The caller's thread is not the pool's to bind: it runs on the core that is left.
     const std::vector<std::vector<int>>& cores = usable_cores();
     const bool bind = spins > 0 && static_cast<size_t>(threads) == cores.size();
     workers.reserve(threads - 1);
-    for (int t = 1; t < threads; ++t)
-      workers.emplace_back([this, t, bind, &cores] {
-        if (bind) bind_thread(cores[static_cast<size_t>(t)]);
-        work(t);
-      });
+    try {
+      for (int t = 1; t < threads; ++t)
+        workers.emplace_back([this, t, bind, &cores] {
+          if (bind) bind_thread(cores[static_cast<size_t>(t)]);
+          work(t);
+        });
+    } catch (const std::system_error&) {
+      threads = static_cast<int>(workers.size()) + 1;  // no worker reads it before the first loop
+    }
   }
 
   ~Impl() {
@@ -107,7 +112,7 @@ struct ThreadPool::Impl {
       const uint32_t pieces = pieces_of(share), p = static_cast<uint32_t>(piece);
       const int64_t begin = border(share, pieces, p) * grain;
       const int64_t end = std::min(count, border(share, pieces, p + 1) * grain);
-      (*body)(begin, end, thread);
+      call(body, begin, end, thread);
       if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) remaining.notify_one();
     }
   }
@@ -146,10 +151,11 @@ struct ThreadPool::Impl {
     }
   }
 
-  const int threads;
+  int threads;
   const int spins;
   // The loop that runs now. Written by the caller before the shares are reset; read only by holders of a piece.
-  const std::function<void(int64_t, int64_t, int)>* body = nullptr;
+  const void* body = nullptr;
+  Call call = nullptr;
   int64_t count = 0, grain = 1, units = 0;
   // Of the caller: loops since one stalled, loops that still run alone, and how many did the last time.
   int since_stall = kLoopsApart, alone_left = 0, alone = 0;
@@ -168,18 +174,18 @@ int ThreadPool::threads() const {
   return impl_->threads;
 }
 
-void ThreadPool::parallel_for(int64_t count, int64_t grain,
-                              const std::function<void(int64_t begin, int64_t end, int thread)>& body) {
+void ThreadPool::run(int64_t count, int64_t grain, const void* body, Call call) {
   if (count <= 0) return;
   Impl& p = *impl_;
-  p.body = &body;
+  p.body = body;
+  p.call = call;
   p.count = count;
   p.grain = std::max<int64_t>(1, grain);
   p.units = (count - 1) / p.grain + 1;
   const bool alone = p.alone_left > 0;
   if (alone) --p.alone_left;
   if (p.threads == 1 || p.units == 1 || alone) {
-    body(0, count, 0);
+    call(body, 0, count, 0);
     return;
   }
   const Impl::Clock::time_point start = Impl::Clock::now();

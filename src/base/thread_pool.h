@@ -3,14 +3,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace halfbyte {
 
+// More is a mistake in a setting, not a machine.
+inline constexpr int kMaxThreads = 4096;
+
 class ThreadPool {
  public:
-  // threads >= 1; 1 runs everything on the caller's thread. The caller is one of the workers.
+  // 1 runs everything on the caller's thread; the caller is one of the workers. When the system refuses a thread, the
+  // pool has as many as it got: see threads().
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,16 +24,20 @@ class ThreadPool {
   // Calls body(begin, end, thread) over [0, count), each range's begin a multiple of `grain`; returns when all are
   // done. thread is in [0, threads()), and no two calls with the same one run at once: it may choose scratch memory. A
   // thread may get several ranges, or one all of them. The body must not throw and must not call parallel_for on the same pool. One caller
-  // at a time. Everything written before the call is visible in the body, and the body's writes after it.
-  void parallel_for(int64_t count, int64_t grain,
-                    const std::function<void(int64_t begin, int64_t end, int thread)>& body);
+  // at a time. Everything written before the call is visible in the body, and the body's writes after it. Allocates
+  // nothing.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, const Body& body) {
+    run(count, grain, &body, [](const void* b, int64_t begin, int64_t end, int thread) {
+      (*static_cast<const Body*>(b))(begin, end, thread);
+    });
+  }
 
  private:
   struct Impl;
+  using Call = void (*)(const void* body, int64_t begin, int64_t end, int thread);
+  void run(int64_t count, int64_t grain, const void* body, Call call);
   std::unique_ptr<Impl> impl_;
 };
-
-// Physical cores this process may use: affinity mask, cgroup CPU quota and SMT siblings taken into account; at least 1.
-int default_thread_count();
 
 }  // namespace halfbyte

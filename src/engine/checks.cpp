@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/cpu_topology.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 
@@ -22,7 +23,7 @@ Status check_options(const EngineOptions& o, const ModelConfig& config) {
   HB_TRY(check_range("max_batch", o.max_batch, 1, 4096));
   HB_TRY(check_range("prefill_chunk", o.prefill_chunk, 1, 65536));
   HB_TRY(check_range("max_waiting", o.max_waiting, 1, 1 << 20));
-  HB_TRY(check_range("threads", o.threads, 0, 4096));
+  HB_TRY(check_range("threads", o.threads, 0, kMaxThreads));
   HB_TRY(check_range("page_tokens", o.page_tokens, 1, 4096));
   if (!std::has_single_bit(static_cast<uint64_t>(o.page_tokens)))
     return invalid_argument("page_tokens is " + std::to_string(o.page_tokens) + ", expected a power of two");

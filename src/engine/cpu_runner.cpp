@@ -127,7 +127,7 @@ class CpuRunner final : public Runner {
         if (!status.ok()) request.failure = status.message();
       }
     };
-    pool_.parallel_for(static_cast<int64_t>(sampling_.size()), 1, std::ref(body));
+    pool_.parallel_for(static_cast<int64_t>(sampling_.size()), 1, body);
   }
 
   std::shared_ptr<const Model> model_;

@@ -56,7 +56,6 @@ class Scheduler {
   void preempt_youngest();
   int64_t add_prompt_segment(Request& request, int64_t budget);
   void add_segment(Request& request, RowRole role, int64_t rows);
-  void finish(Request& request);
 
   SchedulerLimits limits_;
   BlockManager& blocks_;

@@ -1,17 +1,10 @@
 #include "io/config_checks.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "io/message.h"
 
 namespace halfbyte {
-
-std::string number_text(double number) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, number).ptr;
-  return std::string(buffer, end);
-}
 
 Status unsupported_architecture(const std::string& file, std::string_view architecture) {
   std::string names;
@@ -44,7 +37,8 @@ Status check_config(HfConfig& config) {
     return fail("head_dim is " + std::to_string(config.head_dim) + ", expected an even number up to " +
                 std::to_string(kMaxHeadDim));
   }
-  if (config.hidden_act != "silu" && config.hidden_act != "swish") {
+  if (config.hidden_act == "swish") config.hidden_act = "silu";  // an older name of it
+  if (config.hidden_act != "silu") {
     return unsupported(config.file + ": hidden_act is " + quote(config.hidden_act) +
                        ", which is not supported; supported: silu");
   }

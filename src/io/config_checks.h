@@ -19,9 +19,6 @@ constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 32;
 
-// "1e-06", "0.5": the shortest text that reads back as the same number.
-std::string number_text(double number);
-
 // kUnsupported that names the architecture and lists the supported ones.
 Status unsupported_architecture(const std::string& file, std::string_view architecture);
 

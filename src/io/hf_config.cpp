@@ -158,8 +158,8 @@ Status read_rope_rule(const JsonValue& rope, std::string_view kind, RopeFacts& o
                          .message());
 }
 
-// transformers 4: rope_theta and rope_scaling {rope_type or type, ...}; 5: rope_parameters {rope_type, rope_theta,
-// ...}.
+// transformers 4: rope_theta and rope_scaling {rope_type or type, ...};
+// transformers 5: rope_parameters {rope_type, rope_theta, ...}.
 Status read_rope(const JsonValue& root, RopeFacts& out) {
   HB_TRY(read_number(root, "rope_theta", 1.0, 1e12, out.theta));
   HB_TRY(read_int(root, "original_max_position_embeddings", 1, kMaxPositions, out.original_max_position));
@@ -283,7 +283,7 @@ Result<HfConfig> parse_hf_config(std::string_view json, const std::string& file)
 Result<HfConfig> read_hf_config(const std::string& folder) {
   HB_ASSIGN(const auto text, read_small_file(join_path(folder, "config.json")));
   if (!text) {
-    return not_found(folder +
+    return not_found(shown(folder) +
                      ": has no config.json; expected the folder of a Hugging Face model (config.json, "
                      "model.safetensors, tokenizer.json)");
   }

@@ -1,5 +1,5 @@
 // What a model's config.json and generation_config.json say, as plain facts with ranges checked. The metadata of a GGUF
-// file gives the same structs (io/gguf_config.h), so nothing above io knows which file it was.
+// file gives the same structs (io/gguf.h), so nothing above io knows which file it was.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file_descriptor.h"
 #include "io/message.h"
 
 namespace halfbyte {
@@ -14,26 +15,12 @@ namespace {
 
 constexpr off_t kMaxBytes = off_t{64} << 20;
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 Result<std::optional<std::string>> read_small_file(const std::string& path) {
   const auto fail = [&](const std::string& text) { return invalid_data(shown(path) + ": " + text); };
   // Not blocking: a pipe in the place of a file must not hang the program.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
     return fail(std::string("cannot be opened: ") + std::strerror(errno));

@@ -1,8 +1,9 @@
 #include "kernels/read_bandwidth.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+
+#include "base/clock.h"
 
 namespace halfbyte {
 namespace {
@@ -18,10 +19,6 @@ struct Pattern {
 constexpr Pattern kPatterns[] = {{1, 0, 0},    {1, 1024, 0}, {1, 4096, 0}, {1, 0, 4096},    {1, 0, 8192},
                                  {2, 0, 0},    {2, 2048, 0}, {2, 0, 4096}, {2, 1024, 8192}, {4, 0, 0},
                                  {4, 1024, 0}, {4, 2048, 0}, {8, 1024, 0}};
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Reads every word of [p, p + bytes), a line of each stream in turn.
 template <int kStreams>
@@ -90,21 +87,12 @@ double ReadProbe::read_with(size_t pattern, size_t bytes) {
   const std::byte* from = buffer_.bytes().data() + next_;
   next_ += bytes;
   const auto lines = static_cast<int64_t>(bytes / kLine);
-  const double start = seconds_now();
+  const Stopwatch clock;
   pool_.parallel_for(lines, 1, [&](int64_t begin, int64_t end, int thread) {
     sink_[static_cast<size_t>(thread) * 8] ^= read_range(kPatterns[pattern], from + begin * static_cast<int64_t>(kLine),
                                                          static_cast<size_t>(end - begin) * kLine);
   });
-  return seconds_now() - start;
-}
-
-double measure_read_gbps(ThreadPool& pool, double seconds) {
-  ReadProbe probe(pool, size_t{256} << 20);
-  constexpr size_t kSample = size_t{16} << 20;
-  std::vector<double> times;
-  for (double start = seconds_now(); times.empty() || seconds_now() - start < seconds;)
-    times.push_back(probe.read(kSample));
-  return static_cast<double>(kSample) / median(times) / 1e9;
+  return clock.seconds();
 }
 
 }  // namespace halfbyte

@@ -35,8 +35,4 @@ class ReadProbe {
   std::vector<uint64_t> sink_;  // what was read, per thread: keeps the loads alive
 };
 
-// Median GB/s (10^9 bytes a second) over about `seconds`. Noise of other programs lowers it: compare only what was
-// measured in the same run.
-double measure_read_gbps(ThreadPool& pool, double seconds = 1.0);
-
 }  // namespace halfbyte

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "base/quote.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/kernel_lists.h"
 
@@ -117,10 +118,10 @@ Result<Isa> choose_isa(std::string_view forced) {
     if (forced != isa_name(isa)) continue;
     const std::string missing = missing_features(isa);
     if (missing.empty()) return isa;
-    return unsupported("kernels '" + std::string(forced) + "' need CPU features that are missing here (" + missing +
+    return unsupported("kernels " + quote(forced) + " need CPU features that are missing here (" + missing +
                        "); leave the choice to Halfbyte or name a lower set (ref, avx2, avx512)");
   }
-  return invalid_argument("unknown kernels '" + std::string(forced) + "', expected ref, avx2, avx512 or amx");
+  return invalid_argument("unknown kernels " + quote(forced) + ", expected ref, avx2, avx512 or amx");
 }
 
 Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa,

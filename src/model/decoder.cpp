@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "model/model_impl.h"
 

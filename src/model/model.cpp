@@ -1,6 +1,7 @@
 #include "halfbyte/model.h"
 
 #include "base/clock.h"
+#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "io/dequantize.h"
@@ -44,6 +45,9 @@ Result<std::shared_ptr<Model>> Model::synthetic(const std::string& shape, const 
 }
 
 Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, const LoadOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    return invalid_argument("threads is " + std::to_string(options.threads) + ", expected 0 to " +
+                            std::to_string(kMaxThreads));
   const Stopwatch clock;
   HB_ASSIGN(const Isa isa, choose_isa(options.kernels));
   HB_ASSIGN(const LoadPlan load_plan, make_load_plan(source, options.plan, isa, options.kv));

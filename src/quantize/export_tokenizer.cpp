@@ -41,10 +41,12 @@ Result<PreRules> rules_of(const std::string& pre) {
     return PreRules{{{"type", "Sequence"}, {"pretokenizers", {digits, byte_level(/*use_regex=*/true)}}}};
   }
   if (pre == "qwen2" || pre == "deepseek-r1-qwen") return PreRules{split_then_bytes(kQwen2Pattern), /*nfc=*/true};
-  if (pre == "llama-bpe") return PreRules{split_then_bytes(kLlama3Pattern), /*nfc=*/false, /*ignore_merges=*/true};
+  if (pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3")
+    return PreRules{split_then_bytes(kLlama3Pattern), /*nfc=*/false, /*ignore_merges=*/true};
   return unsupported(
       "the vocabulary has the pre-tokeniser " + quote(pre) +
-      ", for which no tokenizer.json can be written; known: gpt-2, phi-2, smollm, qwen2, deepseek-r1-qwen, llama-bpe; "
+      ", for which no tokenizer.json can be written; known: gpt-2, phi-2, smollm, qwen2, deepseek-r1-qwen, llama-bpe "
+      "(llama3, llama-v3); "
       "copy the original model's tokenizer.json");
 }
 

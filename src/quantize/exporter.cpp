@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/cpu_topology.h"
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "formats/bf16.h"
@@ -123,10 +124,6 @@ Status for_rows(ThreadPool& pool, int64_t rows, const Body& body) {
   return failed_row[static_cast<size_t>(first)] < rows ? failures[static_cast<size_t>(first)] : Status();
 }
 
-std::string text_shape(const Shape& shape) {
-  return shape.text();
-}
-
 class Exporter {
  public:
   Exporter(ModelSource source, const Recipe& recipe, const ExportOptions& options)
@@ -138,7 +135,7 @@ class Exporter {
   Result<ExportReport> run(const std::string& out);
 
  private:
-  Status plan_jobs();
+  void plan_jobs();
   Status check_disk(const std::string& out) const;
   Status write_weights(OutputFolder& folder);
   Status write_group(const std::vector<const Job*>& group, SafetensorsWriter& writer);
@@ -159,7 +156,7 @@ class Exporter {
   uint64_t done_ = 0, total_ = 0;
 };
 
-Status Exporter::plan_jobs() {
+void Exporter::plan_jobs() {
   quantization_.quantised = recipe_.round != nullptr;
   quantization_.exclude = {"lm_head"};
   for (const TensorInfo& tensor : source_.tensors->tensors()) {
@@ -191,7 +188,6 @@ Status Exporter::plan_jobs() {
     jobs_.push_back(std::move(job));
   }
   for (const OutputTensor& output : outputs_) report_.bytes += output.bytes;
-  return {};
 }
 
 Status Exporter::check_disk(const std::string& out) const {
@@ -260,7 +256,7 @@ Status Exporter::write_plain(const Job& job, SafetensorsWriter& writer) {
                         std::as_bytes(std::span(codes.data(), size))));
   }
   return report_tensor(
-      {tensor.name, "BF16", text_shape(tensor.shape), 2 * tensor.shape.elements().value_or(0), meter.snr_db()},
+      {tensor.name, "BF16", tensor.shape.text(), 2 * tensor.shape.elements().value_or(0), meter.snr_db()},
       tensor.shape.elements().value_or(0));
 }
 
@@ -287,7 +283,7 @@ Status Exporter::write_quantised(const Job& job, float amax, SafetensorsWriter& 
   HB_TRY(writer.write(job.module + ".weight_scale", 0, rounded.block_scales.bytes()));
   HB_TRY(writer.write(job.module + ".weight_scale_2", 0, std::as_bytes(std::span(&scale, 1))));
   const uint64_t bytes = rounded.codes.size() + rounded.block_scales.size() + 4;
-  return report_tensor({job.tensor->name, "NVFP4", text_shape(job.tensor->shape), bytes, meter.snr_db()},
+  return report_tensor({job.tensor->name, "NVFP4", job.tensor->shape.text(), bytes, meter.snr_db()},
                        job.tensor->shape.elements().value_or(0));
 }
 
@@ -351,7 +347,7 @@ Status Exporter::write_files(OutputFolder& folder) {
 }
 
 Result<ExportReport> Exporter::run(const std::string& out) {
-  HB_TRY(plan_jobs());
+  plan_jobs();
   HB_TRY(check_disk(out));
   HB_ASSIGN(const auto folder, OutputFolder::create(out, options_.force));
   if (options_.progress && !options_.progress({0, total_, nullptr}))

@@ -42,7 +42,7 @@ struct ExportOptions {
   // Replace an existing folder. Only one that holds halfbyte_plan.json, so that no other folder is ever removed.
   bool force = false;
   uint64_t shard_bytes = 5'000'000'000;
-  int threads = 0;  // 0: default_thread_count()
+  int threads = 0;  // 0: the physical cores this process may use
   // Called from the calling thread. Return false to stop: kCancelled, and nothing is left behind.
   std::function<bool(const ExportProgress&)> progress;
 };

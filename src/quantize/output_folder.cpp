@@ -5,14 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <vector>
 
 #include "base/mapped_file.h"
-
 #include "io/message.h"
 
 namespace halfbyte {
@@ -71,6 +70,20 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+// Makes path + suffix + six random characters. Not mkdtemp: that makes a private folder, and a model is as public as the
+// user's umask says.
+Result<std::string> make_folder_beside(const std::string& path, const char* suffix) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  constexpr int kTries = 100;
+  std::random_device random;
+  for (int i = 0;; ++i) {
+    std::string name = path + suffix;
+    for (int c = 0; c < 6; ++c) name += kLetters[random() % kLetters.size()];
+    if (mkdir(name.c_str(), 0777) == 0) return name;
+    if (errno != EEXIST || i == kTries) return io_error(name, "cannot be made", errno);
+  }
+}
+
 }  // namespace
 
 OutputFile::~OutputFile() {
@@ -105,13 +118,7 @@ Result<std::unique_ptr<OutputFolder>> OutputFolder::create(const std::string& ou
   std::error_code failure;
   fs::create_directories(parent_of(folder->out_), failure);
   if (failure) return invalid_argument(shown(parent_of(folder->out_)) + ": cannot be made: " + failure.message());
-  std::string name = folder->out_ + ".partial-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) return io_error(name, "cannot be made", errno);
-  folder->partial_ = name;
-  // mkdtemp makes a private folder; a model is as public as the user's umask says.
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (chmod(name.c_str(), 0777 & ~mask) != 0) return io_error(name, "cannot be opened to others", errno);
+  HB_ASSIGN(folder->partial_, make_folder_beside(folder->out_, ".partial-"));
   return folder;
 }
 
@@ -145,8 +152,7 @@ Status OutputFolder::commit() {
   HB_TRY(sync_folder(partial_));
   std::string aside;
   if (replaces_) {
-    aside = out_ + ".old-XXXXXX";
-    if (mkdtemp(aside.data()) == nullptr) return io_error(aside, "cannot be made", errno);
+    HB_ASSIGN(aside, make_folder_beside(out_, ".old-"));
     if (rename(out_.c_str(), aside.c_str()) != 0) {
       const int error = errno;
       rmdir(aside.c_str());

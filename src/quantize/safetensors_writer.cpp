@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/quote.h"
+
 namespace halfbyte {
 namespace {
 
@@ -82,7 +84,7 @@ Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(OutputFolde
 Status SafetensorsWriter::write(const std::string& tensor, uint64_t offset, std::span<const std::byte> bytes) {
   const auto it = places_.find(tensor);
   if (it == places_.end() || offset + bytes.size() > it->second.bytes) {
-    return internal_error("the tensor '" + tensor + "' has no such bytes in the files being written");
+    return internal_error("the tensor " + quote(tensor) + " has no such bytes in the files being written");
   }
   it->second.written += bytes.size();
   return files_[it->second.file]->write_at(it->second.begin + offset, bytes);
@@ -92,7 +94,7 @@ Status SafetensorsWriter::finish(OutputFolder& folder) {
   nlohmann::json weight_map = nlohmann::json::object();  // sorted by name
   uint64_t total = 0;
   for (const auto& [name, place] : places_) {
-    if (place.written != place.bytes) return internal_error("the tensor '" + name + "' was not written in full");
+    if (place.written != place.bytes) return internal_error("the tensor " + quote(name) + " was not written in full");
     weight_map[name] = file_names_[place.file];
     total += place.bytes;
   }

@@ -78,7 +78,7 @@ Status check_shape(const WeightSource& source) {
   if (source.n > 0 && source.k > 0 && checked_mul(source.n, source.k).value_or(UINT64_MAX) < (uint64_t{1} << 48))
     return {};
   return invalid_argument(source.name + ": cannot round a weight of shape [" + std::to_string(source.n) + ", " +
-                          std::to_string(source.k) + "], expected at least one row and one column");
+                          std::to_string(source.k) + "], expected 1 to 2^48 elements");
 }
 
 void quantize_one_row(const float* x, const QuantizeOptions& options, int64_t row, QuantLinear& out) {

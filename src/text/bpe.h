@@ -73,7 +73,6 @@ class BpeModel {
     return id >= 0 && id < vocab_size() ? bytes_of(spans_[static_cast<size_t>(id)]) : std::string_view();
   }
   int32_t vocab_size() const { return static_cast<int32_t>(spans_.size()); }  // largest id + 1
-  size_t merge_count() const { return merged_.size(); }
   // Bytes without a token of their own.
   std::vector<uint8_t> missing_bytes() const;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/quote.h"
 #include "text/template_eval.h"
 #include "text/template_parser.h"
 
@@ -151,7 +152,7 @@ struct ChatTemplate::Impl {
     for (const auto& [key, json] : options.kwargs_json) {
       if (!is_identifier(key) ||
           std::find(std::begin(kReservedNames), std::end(kReservedNames), key) != std::end(kReservedNames)) {
-        return invalid_argument(fmt::format("chat_template_kwargs: the name '{}' cannot be set", key.substr(0, 80)));
+        return invalid_argument(fmt::format("chat_template_kwargs: the name {} cannot be set", quote(key)));
       }
       HB_ASSIGN(TemplateValue value, parse_json(budget, json, "chat_template_kwargs." + key));
       eval.set_global(key, std::move(value));

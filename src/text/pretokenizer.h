@@ -51,10 +51,9 @@ std::unique_ptr<Splitter> make_digits_splitter(bool individual);
 std::unique_ptr<Splitter> known_regex_splitter(std::string_view pattern);
 
 struct RegexSplitOptions {
-  bool literal = false;  // the pattern is plain text
-  bool remove_matches =
-      false;            // "Removed": matches are dropped; otherwise matches and gaps are both pieces ("Isolated")
-  bool invert = false;  // swaps matches and gaps
+  bool literal = false;         // the pattern is plain text
+  bool remove_matches = false;  // "Removed"; else matches and gaps are both pieces: "Isolated"
+  bool invert = false;          // swaps matches and gaps
 };
 
 // Any regular expression as the tokenizers package reads it (Oniguruma, Ruby syntax), run by PCRE2 with limits. What

@@ -2,11 +2,12 @@
 // result is the same.
 //
 //   start:  where the prompt leaves the model: templates of R1 end with "<think>\n", so the model never writes the
-//   opening
-//           tag; Qwen3 with thinking off ends with a closed block.
-//   before: white space, then the opening tag; anything else is answer from the first byte on, tags in it are plain
-//   text. inside: up to the first closing tag. An opening tag that the model repeats at the start is dropped. after:
-//   all is answer.
+//           opening tag; Qwen3 with thinking off ends with a closed block.
+//   before: white space, then the opening tag; anything else is answer from the first byte on, and tags in it are
+//           plain text.
+//   inside: up to the first closing tag. An opening tag that the model repeats at the start is dropped.
+//   after:  all is answer.
+//
 // White space behind an opening or closing tag is dropped; what the reasoning ends with is kept.
 #pragma once
 

@@ -32,7 +32,7 @@ enum class NodeKind : uint8_t {
   kNothing,
   kConst,         // text: constant
   kName,          // text: name
-  kNamespaceRef,  // text: name of the namespace; flag2: constant of the attribute (assignment target)
+  kNamespaceRef,  // text: name of the namespace; extra: constant of the attribute (assignment target)
   kList,          // [items]
   kTuple,         // [items]
   kDict,          // [key, value, ...]

@@ -3,6 +3,7 @@
 
 #include <ctime>
 
+#include "base/quote.h"
 #include "text/template_eval.h"
 #include "text/template_ops.h"
 #include "text/template_print.h"
@@ -168,7 +169,7 @@ Result<TemplateValue> TemplateEvaluator::make_range(const CallArgs& args) {
 Result<TemplateValue> TemplateEvaluator::raise(const CallArgs& args) {
   HB_ASSIGN(const BoundArgs bound, BoundArgs::bind("raise_exception", args, {"message"}, 1));
   HB_ASSIGN(const TemplateValue text, to_str(budget_, *bound.get(0)));
-  return invalid_data("the template refuses these messages: " + text.bytes().substr(0, 2000));
+  return invalid_data("the template refuses these messages: " + quote(text.bytes(), 2000));
 }
 
 Result<TemplateValue> TemplateEvaluator::strftime_now(const CallArgs& args) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/quote.h"
 #include "text/template_ops.h"
 #include "text/template_print.h"
 
@@ -510,7 +511,7 @@ TemplateValue TemplateEvaluator::lookup(uint32_t name) {
   }
   const std::string& text = ast_.names[name];
   if (const auto it = globals_.find(text); it != globals_.end()) return it->second;
-  return budget_.undefined("'" + text + "' is undefined");
+  return budget_.undefined(quote(text) + " is undefined");
 }
 
 Result<TemplateValue> TemplateEvaluator::attribute(const TemplateValue& object, const TemplateValue& name) {
@@ -520,7 +521,7 @@ Result<TemplateValue> TemplateEvaluator::attribute(const TemplateValue& object, 
     case TemplateKind::kDict:
       if (has_method(object, key)) return method_value(object, key);
       if (const TemplateValue* v = object.dict().find(key); v != nullptr) return *v;
-      return budget_.undefined("'dict object' has no attribute '" + key.substr(0, 80) + "'");
+      return budget_.undefined("'dict object' has no attribute " + quote(key));
     case TemplateKind::kNamespace:
       if (const TemplateValue* v = object.name_space().find(key); v != nullptr) return *v;
       break;
@@ -535,7 +536,7 @@ Result<TemplateValue> TemplateEvaluator::attribute(const TemplateValue& object, 
       if (has_method(object, key)) return method_value(object, key);
       break;
   }
-  return budget_.undefined(fmt::format("'{}' has no attribute '{}'", type_name(object), key.substr(0, 80)));
+  return budget_.undefined(fmt::format("'{}' has no attribute {}", type_name(object), quote(key)));
 }
 
 TemplateValue TemplateEvaluator::loop_attribute(const TemplateLoop& loop, const std::string& name) {
@@ -558,7 +559,7 @@ TemplateValue TemplateEvaluator::loop_attribute(const TemplateLoop& loop, const 
     if (index + 1 < length) return items[loop.index + 1];
     return budget_.undefined("there is no next item");
   }
-  return budget_.undefined("'loop' has no attribute '" + name.substr(0, 80) + "'");
+  return budget_.undefined("'loop' has no attribute " + quote(name));
 }
 
 Result<TemplateValue> TemplateEvaluator::method_value(const TemplateValue& self, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/quote.h"
 #include "text/template_eval.h"
 
 namespace halfbyte {
@@ -307,7 +308,7 @@ Result<TemplateValue> get_item(TemplateBudget& budget, const TemplateValue& obje
     default: break;
   }
   if (index.is_string()) {
-    return budget.undefined(fmt::format("'{}' has no attribute '{}'", type_name(object), index.bytes().substr(0, 80)));
+    return budget.undefined(fmt::format("'{}' has no attribute {}", type_name(object), quote(index.bytes())));
   }
   return budget.undefined(fmt::format("'{}' has no such item", type_name(object)));
 }

@@ -24,7 +24,6 @@ class MarkedText {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  bool has_user_bytes() const { return !edges_.empty(); }
   // Heap bytes this text holds, for the memory budget.
   uint64_t held_bytes() const { return bytes_.size() + edges_.size() * sizeof(uint32_t); }
 

@@ -3,45 +3,28 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
-#include "base/thread_pool.h"
+#include "support/fake_machine.h"
 
 namespace halfbyte {
 namespace {
 
-// A made-up /sys and /proc.
-class FakeMachine {
+class Machine : public testing::FakeMachine {
  public:
-  explicit FakeMachine(const std::string& name) : root_(std::string(HALFBYTE_TEST_TMP) + "/" + name) {
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_);
-  }
-  void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + "/" + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-  }
+  using FakeMachine::FakeMachine;
   void siblings(int cpu, const std::string& list) const {
     write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list", list);
   }
-  int threads(const std::vector<int>& allowed) const {
-    return thread_count_for(allowed, root_ + "/sys", root_ + "/proc");
-  }
-  std::vector<std::vector<int>> cores(const std::vector<int>& allowed) const {
-    return physical_cores(allowed, root_ + "/sys");
-  }
-
- private:
-  std::string root_;
+  int threads(const std::vector<int>& allowed) const { return thread_count_for(allowed, sys(), proc()); }
+  std::vector<std::vector<int>> cores(const std::vector<int>& allowed) const { return physical_cores(allowed, sys()); }
 };
 
 TEST(ThreadCount, CountsPhysicalCoresInTheAffinityMask) {
-  const FakeMachine m("smt");
+  const Machine m("smt");
   for (int c = 0; c < 8; ++c) m.siblings(c, std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
   EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5, 6, 7}), 4);
   EXPECT_EQ(m.threads({0, 4}), 1);
@@ -50,7 +33,7 @@ TEST(ThreadCount, CountsPhysicalCoresInTheAffinityMask) {
 }
 
 TEST(PhysicalCores, AreListsOfSiblings) {
-  const FakeMachine m("cores");
+  const Machine m("cores");
   for (int c = 0; c < 8; ++c) m.siblings(c, std::to_string(c % 4) + "," + std::to_string(c % 4 + 4));
   using Cores = std::vector<std::vector<int>>;
   EXPECT_EQ(m.cores({0, 1, 4, 5, 7}), (Cores{{0, 4}, {1, 5}, {7}}));
@@ -70,11 +53,11 @@ TEST(BindThread, RefusesNothingAndCpusThatAreNotThere) {
 }
 
 TEST(ThreadCount, WithoutTopologyEachCpuIsACore) {
-  EXPECT_EQ(FakeMachine("bare").threads({0, 1, 2}), 3);
+  EXPECT_EQ(Machine("bare").threads({0, 1, 2}), 3);
 }
 
 TEST(ThreadCount, CgroupV2QuotaOfGroupAndParents) {
-  const FakeMachine m("v2");
+  const Machine m("v2");
   m.write("proc/self/cgroup", "0::/app/inner");
   EXPECT_EQ(m.threads({0, 1, 2, 3, 4, 5}), 6);
   m.write("sys/fs/cgroup/app/cpu.max", "400000 100000");
@@ -89,14 +72,14 @@ TEST(ThreadCount, CgroupV2QuotaOfGroupAndParents) {
 }
 
 TEST(ThreadCount, ContainersMountTheirOwnGroupAsRoot) {
-  const FakeMachine m("container");
+  const Machine m("container");
   m.write("proc/self/cgroup", "0::/");
   m.write("sys/fs/cgroup/cpu.max", "200000 100000");
   EXPECT_EQ(m.threads({0, 1, 2, 3}), 2);
 }
 
 TEST(ThreadCount, CgroupV1Quota) {
-  const FakeMachine m("v1");
+  const Machine m("v1");
   m.write("proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n0::/");
   m.write("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "300000");
   m.write("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000");
@@ -106,7 +89,7 @@ TEST(ThreadCount, CgroupV1Quota) {
 }
 
 TEST(ThreadCount, NonsenseLimitsNothing) {
-  const FakeMachine m("nonsense");
+  const Machine m("nonsense");
   m.write("proc/self/cgroup", "\n:\n0::\nxx\n0:::::\n0::/a");
   m.write("sys/fs/cgroup/a/cpu.max", "lots of it");
   m.write("sys/fs/cgroup/cpu.max", "-5 0");

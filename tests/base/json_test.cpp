@@ -9,7 +9,6 @@
 namespace halfbyte {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -291,15 +290,6 @@ TEST(Json, HostileKeysStayOnOneShortLine) {
   EXPECT_LT(message.size(), 300u);
   const auto d = parsed(R"({"a\n\u001b[31mb": 1})");
   EXPECT_EQ((*d->root().members())[0].second.path(), "['a\\n\\x1b[31mb']");
-}
-
-TEST(Json, ReadFile) {
-  EXPECT_EQ(JsonDocument::read_file("/no/such/file.json").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(JsonDocument::read_file("/").status().code(), StatusCode::kInvalidData);
-  auto d = JsonDocument::read_file(HALFBYTE_SOURCE_DIR "/CMakePresets.json");
-  ASSERT_TRUE(d.ok()) << d.status().message();
-  EXPECT_THAT((*d)->name(), EndsWith("CMakePresets.json"));
-  EXPECT_TRUE((*d)->root().at("configurePresets")->is_array());
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_topology.h"
+
 namespace halfbyte {
 namespace {
 

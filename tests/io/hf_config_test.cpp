@@ -95,6 +95,7 @@ TEST(HfConfig, Ranges) {
   expect_failure(parse({{"rms_norm_eps", "0.5"}}), invalid, {"rms_norm_eps", "is 0.5", "expected 1e-12 to 0.1"});
   expect_failure(parse({{"hidden_act", R"("gelu")"}}), StatusCode::kUnsupported,
                  {"hidden_act", "'gelu'", "supported: silu"});
+  EXPECT_EQ(parse({{"hidden_act", R"("swish")"}})->hidden_act, "silu") << "an older name";
   expect_failure(parse({{"tie_word_embeddings", "1"}}), invalid, {"tie_word_embeddings"});
 }
 

@@ -1,10 +1,10 @@
-# Fails when an object of src/kernels/cpu that is compiled for AVX2, AVX-512 or AMX defines a weak symbol (an inline function or
-# a template outside the kernels): the linker keeps one copy for the whole program, and it may be this one, which older
-# machines cannot run. Templates over types of namespace halfbyte::cpu exist only here and are allowed.
+# Fails when an object that is compiled for AVX2, AVX-512 or AMX defines a weak symbol (an inline function or a template
+# outside the kernels): the linker keeps one copy for the whole program, and it may be this one, which older machines
+# cannot run. Templates over types of namespace halfbyte::cpu exist only here and are allowed.
 set(checked 0)
 set(found "")
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "_(avx2|avx512|amx)\\.cpp")
+  if(NOT object MATCHES "_(avx2|avx512|amx)\\.(cpp|dir)")
     continue()
   endif()
   math(EXPR checked "${checked} + 1")
@@ -19,8 +19,8 @@ foreach(object IN LISTS OBJECTS)
     endif()
   endforeach()
 endforeach()
-if(checked LESS 6)
-  message(FATAL_ERROR "looked at ${checked} objects, expected at least 6: is the list of sources right?")
+if(checked LESS 8)
+  message(FATAL_ERROR "looked at ${checked} objects, expected at least 8: is the list of sources right?")
 endif()
 if(found)
   message(FATAL_ERROR "weak symbols in objects for one instruction set:${found}")

@@ -22,6 +22,10 @@ FORBIDDEN = [
 ]
 
 
+# Text from a file or a user enters a message by quote() of base/quote.h: one line, valid UTF-8, never long.
+QUOTED_BY_HAND = re.compile(r"'\"\s*\+(?!\s*std::to_string)")
+
+
 def tracked_files(root):
     """Files that git knows or would add, relative to the root."""
     out = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -114,4 +118,14 @@ def word_violations(root):
         for word, what in FORBIDDEN:
             for match in word.finditer(text):
                 violations.append(f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {what}: {match.group(0)}")
+    return violations
+
+
+def quote_violations(root):
+    violations = []
+    for name in tracked_files(root):
+        if name.startswith(("src/", "tools/")) and name.endswith((".h", ".cpp")):
+            text = text_of(pathlib.Path(root) / name)
+            violations += [f"{name}:{text.count(chr(10), 0, match.start()) + 1}: text put between ' and ' by hand; use quote()"
+                           for match in QUOTED_BY_HAND.finditer(text)]
     return violations

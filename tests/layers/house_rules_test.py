@@ -41,6 +41,19 @@ def test_no_forbidden_words():
     assert not violations, "\n" + "\n".join(violations)
 
 
+def test_untrusted_text_is_quoted():
+    require_git()
+    violations = rules.quote_violations(ROOT)
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def test_a_planted_quote_is_found(tree):
+    plant(tree, "src/a/ok.cpp", 'f("tensor " + quote(name) + " is gone");\n')
+    assert rules.quote_violations(tree) == []
+    plant(tree, "src/a/bad.cpp", '\nf("tensor \'" + name + "\' is gone");\n')
+    assert rules.quote_violations(tree) == ["src/a/bad.cpp:2: text put between ' and ' by hand; use quote()"]
+
+
 def test_the_functions_of_the_tree_are_seen():
     text = (ROOT / "src/base/json.cpp").read_text(encoding="utf-8")
     assert len(list(rules.cpp_functions(text))) > 15

@@ -1,8 +1,10 @@
-#include "base/det_math.h"
+#include "base/exp32.h"
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace halfbyte {
@@ -61,14 +63,6 @@ TEST(Exp32, BitEqualToTheDefinition) {
     const float x = -std::bit_cast<float>(bits);
     ASSERT_EQ(std::bit_cast<uint32_t>(exp32(x)), std::bit_cast<uint32_t>(plain_exp32(x))) << x;
   }
-}
-
-TEST(FoldLanes, OrderIsHalves) {
-  // In FP32 1e8 + 1 loses the 1: the result shows which pairs were added first.
-  EXPECT_EQ(fold_lanes(std::array<float, 4>{1e8f, 1.0f, -1e8f, 1.0f}), 2.0f);
-  EXPECT_EQ(fold_lanes(std::array<float, 4>{1e8f, -1e8f, 1.0f, 1.0f}), 0.0f);
-  EXPECT_EQ(fold_lanes(std::array<float, 1>{3.0f}), 3.0f);
-  EXPECT_EQ(fold_lanes(std::array<int, 8>{1, 2, 3, 4, 5, 6, 7, 8}), 36);
 }
 
 }  // namespace
