@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cpu_features.h"
+#include "base/cpu_topology.h"
 #include "base/size_text.h"
-#include "base/thread_pool.h"
 #include "engine/cuda_api.h"
 #include "json_text.h"
 #include "kernels/registry.h"

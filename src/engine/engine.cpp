@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/memory_info.h"
+#include "base/quote.h"
 #include "engine/checks.h"
 #include "engine/inbox.h"
 #include "engine/runner.h"
@@ -145,7 +146,7 @@ Engine::~Engine() = default;
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& options) {
   const bool cuda = options.device == "cuda";
   if (!cuda && options.device != "cpu")
-    return invalid_argument("the engine's device is '" + options.device + "', expected cpu or cuda");
+    return invalid_argument("the engine's device is " + quote(options.device) + ", expected cpu or cuda");
   uint64_t available = available_memory_bytes();
   if (cuda) {
     HB_ASSIGN(available, cuda_memory_for_cache(model->summary().weight_bytes));
