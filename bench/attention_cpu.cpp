@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "base/cpu_topology.h"
 #include "base/thread_pool.h"
 #include "kernels/read_bandwidth.h"
 #include "kernels/registry.h"
