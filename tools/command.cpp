@@ -1,25 +1,55 @@
 #include "command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
+#include "base/quote.h"
 #include "base/size_text.h"
 
 namespace halfbyte::tools {
 namespace {
 
-std::atomic<bool> g_interrupted{false};
+constexpr char kBracketMark = '\x1f';
 
-void on_interrupt(int) {
+std::atomic<bool> g_hold{false};  // the command looks at g_signal itself
+std::atomic<int> g_signal{0};     // the one that was held
+std::atomic<bool> g_holds_pipe{false};
+int g_output_error = 0;  // errno of the last failed write to stdout
+
+void on_signal(int signal) {
+  int none = 0;
   // The second one means it: the first may be waiting for something that does not end.
-  if (g_interrupted.exchange(true)) _exit(kInterrupted);
+  if (g_hold.load() && g_signal.compare_exchange_strong(none, signal)) return;
+  // A progress line is left without its end.
+  if (isatty(STDERR_FILENO) == 1) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", 1);
+  }
+  _exit(128 + signal);
+}
+
+void handle(int signal) {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = 0;  // no SA_RESTART: a read of the terminal comes back
+  sigaction(signal, &action, nullptr);
+}
+
+[[noreturn]] void die_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+  _exit(128 + signal);
 }
 
 bool is_set(const char* variable) {
@@ -44,19 +74,43 @@ CLI::Option* Flags::with_env(CLI::Option* option, const std::string& names) {
   return option->envname(variable);
 }
 
+std::string Flags::mark_brackets(std::string argument) {
+  const bool marked = !argument.empty() && (argument[0] == '[' || argument[0] == kBracketMark);
+  return marked ? kBracketMark + argument : argument;
+}
+
+CLI::Option* Flags::as_written(CLI::Option* option) {
+  const auto unmark = [](std::string& value) -> std::string {
+    if (!value.empty() && value[0] == kBracketMark) value.erase(0, 1);
+    return "";
+  };
+  return option->transform(CLI::Validator(unmark, ""));
+}
+
+CLI::Option* Flags::not_empty(CLI::Option* option) {
+  const auto check = [](const std::string& value) -> std::string {
+    return value.empty() ? "the value is empty; name one, or leave it out" : "";
+  };
+  return option->check(CLI::Validator(check, ""));
+}
+
 int fail(const Status& status) {
-  if (status.code() == StatusCode::kCancelled) return kInterrupted;
-  fmt::print(stderr, "error: {}\n", status.message());
+  if (status.code() == StatusCode::kCancelled) return end_interrupted();
+  print_err(fmt::format("error: {}\n", status.message()));
   return status.code() == StatusCode::kInternal ? kFailed : kBadInput;
 }
 
 int fail(std::string_view message) {
-  fmt::print(stderr, "error: {}\n", message);
+  print_err(fmt::format("error: {}\n", message));
   return kBadInput;
 }
 
 void note(std::string_view message) {
-  fmt::print(stderr, "note: {}\n", message);
+  print_err(fmt::format("note: {}\n", message));
+}
+
+void print_err(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 bool stdin_is_terminal() {
@@ -73,27 +127,77 @@ bool stdout_has_color() {
 }
 
 bool write_out(std::string_view text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
+  g_output_error = errno;
+  return false;
+}
+
+int fail_output() {
+  if (g_output_error == EPIPE && g_holds_pipe.load()) die_by(SIGPIPE);
+  if (g_output_error == 0) return fail("stdout cannot be written");
+  return fail(fmt::format("stdout cannot be written: {}", std::strerror(g_output_error)));
+}
+
+void occupy_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // The lowest free number is given out, so this one; for reading only, so that writes fail.
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
+      [[maybe_unused]] const int opened = open("/dev/null", O_RDONLY);
+    }
+  }
 }
 
 void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = 0;  // no SA_RESTART: a read of the terminal comes back
-  sigaction(SIGINT, &action, nullptr);
+  handle(SIGINT);
+}
+
+void hold_interrupts() {
+  g_hold.store(true);
+}
+
+void hold_all_signals() {
+  hold_interrupts();
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    // What is ignored from outside (nohup) stays ignored.
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) handle(signal);
+  }
+  if (std::signal(SIGPIPE, SIG_IGN) == SIG_DFL) g_holds_pipe.store(true);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit: the write says so
 }
 
 bool interrupted() {
-  return g_interrupted.load();
+  return g_signal.load() != 0;
 }
 void clear_interrupt() {
-  g_interrupted.store(false);
+  g_signal.store(0);
+}
+
+int end_interrupted() {
+  const int signal = g_signal.load();
+  if (signal != 0 && signal != SIGINT) die_by(signal);
+  return kInterrupted;
+}
+
+CLI::Validator whole_number(uint64_t low, uint64_t high) {
+  const auto check = [low, high](const std::string& text) -> std::string {
+    uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    if (read.ec == std::errc() && read.ptr == end && value >= low && value <= high) return "";
+    return fmt::format("is {}, expected a whole number from {} to {}", quote(text), low, high);
+  };
+  return CLI::Validator(check, "");
+}
+
+bool from_environment(const char* variable) {
+  return is_set(variable);
 }
 
 Status read_size(const std::string& text, std::string_view flag, int64_t& value) {
   if (text.empty()) return {};
   HB_ASSIGN(value, parse_size(text, flag));
+  if (value < 1) return invalid_argument(fmt::format("{} is {}, expected 1 or more", flag, text));
   return {};
 }
 

@@ -23,10 +23,15 @@ class Flags {
  public:
   explicit Flags(CLI::App& app) : app_(app) {}
 
-  // `names`: "-o,--out", or "MODEL" for a positional argument.
+  // `names`: "-o,--out", or "MODEL" for a positional argument. An empty value is refused: it comes from a variable that
+  // is not set, and nobody means the default by it.
   template <class T>
   CLI::Option* option(const std::string& names, T& value, const std::string& help) {
-    return with_env(app_.add_option(names, value, help), names);
+    return not_empty(as_written(with_env(app_.add_option(names, value, help), names)));
+  }
+  // A text that may be empty.
+  CLI::Option* text(const std::string& names, std::string& value, const std::string& help) {
+    return as_written(with_env(app_.add_option(names, value, help), names));
   }
   CLI::Option* flag(const std::string& names, bool& value, const std::string& help) {
     return with_env(app_.add_flag(names, value, help), names);
@@ -34,18 +39,23 @@ class Flags {
   // With a variable of another name, where the same word means something else to another command.
   template <class T>
   CLI::Option* option_as(const std::string& names, T& value, const std::string& help, const std::string& variable) {
-    return app_.add_option(names, value, help)->envname(variable);
+    return not_empty(as_written(app_.add_option(names, value, help)->envname(variable)));
   }
   CLI::Option* flag_as(const std::string& names, bool& value, const std::string& help, const std::string& variable) {
     return app_.add_flag(names, value, help)->envname(variable);
   }
-  // A positional argument that only the command line gives.
-  template <class T>
-  CLI::Option* argument(const std::string& name, T& value, const std::string& help) {
-    return app_.add_option(name, value, help);
+  // The words of a text, which only the command line gives.
+  CLI::Option* words(const std::string& name, std::vector<std::string>& value, const std::string& help) {
+    return as_written(app_.add_option(name, value, help)->type_name(""));
   }
 
+  // CLI11 takes the argument "[1,2]" for a list of two. Each argument goes through mark_brackets() before parsing and
+  // is put back as it was written when its option is read.
+  static std::string mark_brackets(std::string argument);
+
  private:
+  static CLI::Option* as_written(CLI::Option* option);
+  static CLI::Option* not_empty(CLI::Option* option);
   static CLI::Option* with_env(CLI::Option* option, const std::string& names);
   CLI::App& app_;
 };
@@ -62,6 +72,8 @@ Command add_quantize(CLI::App& app);
 int fail(const Status& status);
 int fail(std::string_view message);   // kBadInput
 void note(std::string_view message);  // "note: ..." on stderr
+// To stderr as it is. That stderr is closed or full changes nothing: the work is what counts.
+void print_err(std::string_view text);
 
 // --- the terminal ---
 bool stdin_is_terminal();
@@ -71,15 +83,30 @@ bool stderr_is_terminal();
 bool stdout_has_color();
 // Writes to stdout at once; false when nobody reads any more or the disk is full.
 bool write_out(std::string_view text);
+// What a command ends with when write_out() was false: a line that says why and kBadInput, or the signal that was held.
+int fail_output();
+// Opens what is closed of stdin, stdout and stderr so that reading and writing fail. Else the next file that is opened,
+// perhaps a model that is being written, would take the number and get what was meant for the terminal.
+void occupy_standard_streams();
 
-// --- Ctrl-C ---
-// From now on the first Ctrl-C sets the flag; one more ends the process at once with code 130.
+// --- signals ---
+// Ctrl-C ends the process at once with code 130: right as long as nothing is half-written.
 void catch_interrupts();
+// From now on the first Ctrl-C sets the flag, and the command ends by itself; one more ends the process at once.
+void hold_interrupts();
+// The same for a hang-up, a request to terminate, and a reader that goes away, which would leave half-written files.
+void hold_all_signals();
 bool interrupted();
 void clear_interrupt();
+// Ends the process by the signal that was held, so that whoever started it sees the usual status; Ctrl-C: kInterrupted.
+int end_interrupted();
 
 // --- values ---
-// "32K", "4GiB": sets `value` unless the text is empty.
+// Checks that an option's value is a whole number of this range; the message says what was found.
+CLI::Validator whole_number(uint64_t low, uint64_t high);
+// Whether this variable of the environment is set.
+bool from_environment(const char* variable);
+// "32K", "4GiB": sets `value` unless the text is empty. At least 1.
 Status read_size(const std::string& text, std::string_view flag, int64_t& value);
 
 }  // namespace halfbyte::tools

@@ -177,9 +177,9 @@ std::string devices_text() {
 int run(const InspectOptions& options) {
   if (options.devices) {
     const auto text = devices_text();
-    return write_out(text) ? kDone : fail("stdout cannot be written");
+    return write_out(text) ? kDone : fail_output();
   }
-  if (options.kernels_table) return write_out(registry_text()) ? kDone : fail("stdout cannot be written");
+  if (options.kernels_table) return write_out(registry_text()) ? kDone : fail_output();
   const auto path = model_path(options.model.model);
   if (!path.ok()) return fail(path.status());
   const auto source = open_model_source(*path);
@@ -203,7 +203,7 @@ int run(const InspectOptions& options) {
     if (options.tensors) text += tensors_text(*source->tensors);
     if (options.fit) text += memory_fit_text(*fit);
   }
-  if (!write_out(text)) return fail("stdout cannot be written");
+  if (!write_out(text)) return fail_output();
   return options.fit && !fit->fits() ? kFailed : kDone;
 }
 

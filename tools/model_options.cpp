@@ -51,7 +51,7 @@ void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kern
   flags.option_as(kernels_flag, options.kernels,
                   "Force an implementation: ref, avx2, avx512, amx (default: the best here)", "HALFBYTE_KERNELS");
   flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
-      ->check(CLI::Range(0, 4096));
+      ->check(whole_number(0, 4096));
 }
 
 void add_context_flag(Flags& flags, ModelOptions& options) {
@@ -77,10 +77,11 @@ Result<std::string> chosen_device(const ModelOptions& options) {
 Result<std::string> model_path(const std::string& given) {
   if (!given.empty()) return given;
   if (std::string path = cached_model(); !path.empty()) return path;
+  const std::string looked = model_cache().empty() ? "the user's cache (HOME is not set)" : model_cache().string();
   return not_found(fmt::format(
       "no MODEL was named and there is none in {}; get a small one with scripts/get-model smollm2, or name a "
       "Hugging Face folder or a .gguf file",
-      model_cache().string()));
+      looked));
 }
 
 Result<LoadOptions> load_options(const ModelOptions& options) {
@@ -102,7 +103,7 @@ Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOp
   ProgressBar bar("loading " + fs::path(path).filename().string());
   load.progress = [&](uint64_t done, uint64_t total) {
     bar.update(done, total);
-    return !interrupted();
+    return true;
   };
   return Model::load(path, load);
 }

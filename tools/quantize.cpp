@@ -64,24 +64,28 @@ int run(const QuantizeOptions& options) {
   // On one terminal the lines themselves show how far it is.
   ProgressBar bar("writing " + options.out, stderr, stderr_is_terminal() && !(lines && stdout_is_terminal()));
   const Stopwatch clock;
+  bool readers_left = true;
+  hold_all_signals();
   exporting.progress = [&](const ExportProgress& p) {
     if (lines && p.tensor != nullptr) {
       const auto percent = p.total == 0 ? 100.0 : 100.0 * static_cast<double>(p.done) / static_cast<double>(p.total);
-      write_out(fmt::format("{:3.0f}%  {:<52} {:<16} {:<6} {:>10}  {}\n", percent, p.tensor->name, p.tensor->shape,
-                            p.tensor->format, format_bytes(p.tensor->bytes), error_text(p.tensor->snr_db)));
+      readers_left =
+          write_out(fmt::format("{:3.0f}%  {:<52} {:<16} {:<6} {:>10}  {}\n", percent, p.tensor->name, p.tensor->shape,
+                                p.tensor->format, format_bytes(p.tensor->bytes), error_text(p.tensor->snr_db)));
     }
     bar.update(p.done, p.total);
-    return !interrupted();
+    return readers_left && !interrupted();
   };
   const auto report = export_model(*path, options.out, *recipe, exporting);
   bar.finish();
+  if (!readers_left) return fail_output();
   if (!report.ok()) return fail(report.status());
   for (const std::string& warning : report->warnings) note(warning);
   const std::string text = options.json ? result_json(*path, recipe->name, *report, clock.seconds())
                                         : fmt::format("{}: {} from {}, recipe {}, in {:.1f} s\n", report->folder,
                                                       format_bytes(report->bytes), format_bytes(report->source_bytes),
                                                       recipe->name, clock.seconds());
-  return write_out(text) ? kDone : fail("stdout cannot be written");
+  return write_out(text) ? kDone : fail_output();
 }
 
 }  // namespace
@@ -97,7 +101,7 @@ Command add_quantize(CLI::App& app) {
   flags.option("--recipe", options->recipe, recipe_help)->capture_default_str();
   flags.option("--shard-size", options->shard_size, "Most bytes of one weight file, e.g. 5GB (the default)");
   flags.option("--threads", options->threads, "Threads (default: the physical cores this process may use)")
-      ->check(CLI::Range(0, 4096));
+      ->check(whole_number(0, 4096));
   flags.flag("--force", options->force, "Replace a folder that halfbyte quantize wrote");
   flags.flag("--json", options->json, "One JSON object instead of text");
   flags.flag("-q,--quiet", options->quiet, "No line for each tensor");

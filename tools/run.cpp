@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <climits>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -50,7 +52,7 @@ Status check_options(const RunOptions& options) {
   if (options.reasoning != "auto" && options.reasoning != "show" && options.reasoning != "hide") {
     return invalid_argument(fmt::format("--reasoning is '{}', expected auto, show or hide", options.reasoning));
   }
-  if (!options.prompt.empty() && !options.prompt_flag.empty()) {
+  if (!options.prompt.empty() && !options.prompt_flag.empty() && !from_environment("HALFBYTE_PROMPT")) {
     return invalid_argument("the prompt is given twice: as an argument and with --prompt");
   }
   for (const auto& [flag, text] :
@@ -151,6 +153,7 @@ int run_once(Chat& chat, const RunOptions& options, const std::string& text) {
   AnswerPrinter printer(shows_reasoning(options), stdout_has_color());
   bool readers_left = true;
   const auto completion = complete(*chat.engine, chat.text, *prompt, chat.completion, [&](const OutputDelta& delta) {
+    hold_interrupts();  // what is printed ends with a whole line
     if (!options.json) readers_left = printer.print(delta) && readers_left;
     return readers_left && !interrupted();
   });
@@ -159,12 +162,12 @@ int run_once(Chat& chat, const RunOptions& options, const std::string& text) {
     return fail(completion.status());
   }
   if (options.json && completion->finish != FinishReason::kCancelled) {
-    if (!write_out(result_json(chat, *completion))) return fail(invalid_argument("stdout cannot be written"));
+    if (!write_out(result_json(chat, *completion))) return fail_output();
   }
   if (!options.json) printer.finish();
-  if (!readers_left) return fail(invalid_argument("stdout cannot be written"));
-  if (options.verbose || (stderr_is_terminal() && !options.quiet)) fmt::print(stderr, "{}\n", rates_text(*completion));
-  return completion->finish == FinishReason::kCancelled ? kInterrupted : kDone;
+  if (!readers_left) return fail_output();
+  if (options.verbose || (stderr_is_terminal() && !options.quiet)) print_err(rates_text(*completion) + "\n");
+  return completion->finish == FinishReason::kCancelled ? end_interrupted() : kDone;
 }
 
 // The prompt of the command line or of a pipe; nothing: talk.
@@ -189,8 +192,9 @@ Result<std::optional<std::string>> given_prompt(const RunOptions& options) {
 Status explain_missing_model(const RunOptions& options, Status status) {
   std::error_code failure;
   const std::string& model = options.model.model;
-  const bool looks_like_prompt = model.find(' ') != std::string::npos && options.prompt.empty();
-  if (status.code() != StatusCode::kNotFound || !looks_like_prompt || std::filesystem::exists(model, failure))
+  const bool looks_like_path = model.find(' ') == std::string::npos && model.find_first_of("/.") != std::string::npos;
+  if (status.code() != StatusCode::kNotFound || looks_like_path || model.empty() ||
+      std::filesystem::exists(model, failure))
     return status;
   return not_found(status.message() +
                    "; the first argument is the MODEL: to ask the default model, write --prompt \"...\"");
@@ -205,8 +209,8 @@ int run(const RunOptions& options) {
   if (!chat.ok()) return fail(explain_missing_model(options, chat.status()));
   if (options.verbose || (stderr_is_terminal() && !options.quiet)) {
     const SamplingParams& sampling = chat->completion.sampling;
-    fmt::print(stderr, "{}  {:<9} {}, seed {}\n", model_table(*chat->model, chat->engine->metrics().context),
-               "sampling", sampling_text(sampling), sampling.seed);
+    print_err(fmt::format("{}  {:<9} {}, seed {}\n", model_table(*chat->model, chat->engine->metrics().context),
+                          "sampling", sampling_text(sampling), sampling.seed));
   }
   return *prompt ? run_once(*chat, options, **prompt) : run_interactive(*chat, options);
 }
@@ -214,12 +218,13 @@ int run(const RunOptions& options) {
 void add_sampling_flags(Flags& flags, RunOptions& o) {
   flags.option("--temperature", o.temperature, "0 is greedy (default: generation_config.json's, or greedy)");
   flags.option("--top-p", o.top_p, "Draw from the most likely tokens that make up this probability");
-  flags.option("--top-k", o.top_k, "Draw from so many tokens; 0: off");
+  flags.option("--top-k", o.top_k, "Draw from so many tokens; 0: off")->check(whole_number(0, INT_MAX));
   flags.option("--min-p", o.min_p, "Draw from tokens at least this likely, relative to the most likely one");
   flags.option("--repetition-penalty", o.repetition_penalty, "Of tokens in prompt and answer; 1: off");
   flags.option("--frequency-penalty", o.frequency_penalty, "For each occurrence in the answer; 0: off");
   flags.option("--presence-penalty", o.presence_penalty, "Once for each token of the answer; 0: off");
-  flags.option("--seed", o.seed, "Same seed, same answer (default: a random one, which --json and the table show)");
+  flags.option("--seed", o.seed, "Same seed, same answer (default: a random one, which --json and the table show)")
+      ->check(whole_number(0, UINT64_MAX));
   flags.option("--max-tokens", o.max_tokens, "Most tokens of an answer, e.g. 512 or 4K (default: the context left)");
   flags.option("--stop", o.stop, "A text that ends the answer; may be given several times")
       ->allow_extra_args(false)
@@ -268,15 +273,15 @@ Command add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   Flags flags(app);
   add_model_argument(flags, options->model);
-  flags.argument("PROMPT", options->prompt, "What to answer (default: stdin if it is a pipe, else a conversation)");
-  flags.option("-p,--prompt", options->prompt_flag, "The same, without naming a model");
-  flags.option("--system", options->system, "System message");
+  flags.words("PROMPT", options->prompt, "What to answer (default: stdin if it is a pipe, else a conversation)");
+  flags.text("-p,--prompt", options->prompt_flag, "The same, without naming a model");
+  flags.text("--system", options->system, "System message");
   app.add_flag("--think,!--no-think", options->think, "Switch the model's reasoning on or off, where its template can")
       ->envname("HALFBYTE_THINK");
   flags.option("--reasoning", options->reasoning, "Print the reasoning: show, hide, or auto: on a terminal");
   add_sampling_flags(flags, *options);
   flags.option("--logprobs", options->logprobs, "With --json: log-probability of each token and of the N most likely")
-      ->check(CLI::Range(0, 20));
+      ->check(whole_number(0, 20));
   flags.flag("--raw", options->raw, "Send the prompt as it is, without the chat template");
   flags.flag("--json", options->json, "One JSON object instead of text");
   flags.flag("-v,--verbose", options->verbose,

@@ -41,7 +41,8 @@ class Session {
   }
 
   int run() {
-    fmt::print(stderr, "Type a message, /? for help, Ctrl-D to leave.\n");
+    hold_interrupts();
+    print_err("Type a message, /? for help, Ctrl-D to leave.\n");
     while (true) {
       const Line line = read_message();
       if (line.kind == Line::kEnd) {
@@ -50,7 +51,7 @@ class Session {
       }
       if (line.kind == Line::kInterrupted) {
         write_out("\n");
-        fmt::print(stderr, "Ctrl-D or /bye leaves.\n");
+        print_err("Ctrl-D or /bye leaves.\n");
         continue;
       }
       if (line.text.find_first_not_of(" \t\n") == std::string::npos) continue;
@@ -58,7 +59,7 @@ class Session {
       if (line.text[0] == '/') {
         if (!command(line.text)) return kDone;
       } else if (!answer(line.text)) {
-        return kBadInput;
+        return fail_output();
       }
     }
   }
@@ -87,25 +88,25 @@ class Session {
   bool command(std::string_view text) {
     if (starts_with_word(text, "/bye") || starts_with_word(text, "/exit")) return false;
     if (starts_with_word(text, "/?") || starts_with_word(text, "/help")) {
-      fmt::print(stderr, "{}", kHelp);
+      print_err(kHelp);
     } else if (starts_with_word(text, "/clear")) {
       start_conversation();
-      fmt::print(stderr, "A new conversation.\n");
+      print_err("A new conversation.\n");
     } else if (starts_with_word(text, "/show")) {
       show();
     } else if (starts_with_word(text, "/set")) {
-      if (const Status status = set(text); !status.ok()) fmt::print(stderr, "error: {}\n", status.message());
+      if (const Status status = set(text); !status.ok()) print_err("error: " + status.message() + "\n");
     } else {
-      fmt::print(stderr, "error: unknown command '{}'; /? lists them\n", text.substr(0, text.find(' ')));
+      print_err(fmt::format("error: unknown command '{}'; /? lists them\n", text.substr(0, text.find(' '))));
     }
     return true;
   }
 
   void show() const {
-    fmt::print(stderr, "{}  {:<9} {}\n  {:<9} {}, seed {}\n",
-               model_table(*chat_.model, chat_.engine->metrics().context), "system",
-               chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling",
-               sampling_text(chat_.completion.sampling), chat_.completion.sampling.seed);
+    print_err(fmt::format("{}  {:<9} {}\n  {:<9} {}, seed {}\n",
+                          model_table(*chat_.model, chat_.engine->metrics().context), "system",
+                          chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling",
+                          sampling_text(chat_.completion.sampling), chat_.completion.sampling.seed));
   }
 
   Status set(std::string_view text) {
@@ -113,7 +114,7 @@ class Session {
     if (starts_with_word(text, "system")) {
       chat_.system = text;
       start_conversation();
-      fmt::print(stderr, "A new conversation.\n");
+      print_err("A new conversation.\n");
       return {};
     }
     if (text == "think" || text == "nothink") {
@@ -164,7 +165,7 @@ class Session {
   // False when nobody reads any more.
   bool answer(const std::string& text) {
     if (const auto at = find_invalid_utf8(text)) {
-      fmt::print(stderr, "error: the message is not valid UTF-8 at byte {}\n", *at);
+      print_err(fmt::format("error: the message is not valid UTF-8 at byte {}\n", *at));
       return true;
     }
     messages_.push_back({.role = "user", .content = text});
@@ -179,15 +180,15 @@ class Session {
     clear_interrupt();
     if (!completion.ok()) {
       messages_.pop_back();
-      fmt::print(
-          stderr, "error: {}{}\n", completion.status().message(),
-          completion.status().code() == StatusCode::kResourceExhausted ? "; /clear starts a new conversation" : "");
+      const bool full = completion.status().code() == StatusCode::kResourceExhausted;
+      print_err(fmt::format("error: {}{}\n", completion.status().message(),
+                            full ? "; /clear starts a new conversation" : ""));
       return true;
     }
     ChatMessage reply{.role = "assistant", .content = completion->text};
     if (!completion->reasoning.empty()) reply.reasoning_content = completion->reasoning;
     messages_.push_back(std::move(reply));
-    if (verbose_) fmt::print(stderr, "{}\n", rates_text(*completion));
+    if (verbose_) print_err(rates_text(*completion) + "\n");
     return readers_left;
   }
 

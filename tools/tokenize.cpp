@@ -57,7 +57,7 @@ int run(const TokenizeOptions& options) {
   if (options.bos && (options.user || options.chat)) return fail("--bos goes with neither --user nor --chat");
   if (options.user && options.chat)
     return fail("--user and --chat exclude each other: --chat reads the text as a user's");
-  if (!options.words.empty() && !options.text.empty())
+  if (!options.words.empty() && !options.text.empty() && !from_environment("HALFBYTE_TEXT"))
     return fail("the text is given twice: as an argument and with --text");
   std::string text = options.words.empty() ? options.text : fmt::format("{}", fmt::join(options.words, " "));
   if (text.empty() && options.words.empty()) {
@@ -72,7 +72,7 @@ int run(const TokenizeOptions& options) {
   if (!ids.ok()) return fail(ids.status());
   const Tokenizer& tokenizer = *model->tokenizer;
   if (!write_out(options.json ? result_json(tokenizer, *ids) : result_table(tokenizer, *ids))) {
-    return fail("stdout cannot be written");
+    return fail_output();
   }
   return kDone;
 }
@@ -84,8 +84,8 @@ Command add_tokenize(CLI::App& app) {
   Flags flags(app);
   flags.option("MODEL", options->model,
                "A Hugging Face folder or a .gguf file (default: the model of scripts/get-model smollm2)");
-  flags.argument("TEXT", options->words, "What to tokenise (default: stdin, to its last byte)");
-  flags.option("--text", options->text, "The same, without naming a model");
+  flags.words("TEXT", options->words, "What to tokenise (default: stdin, to its last byte)");
+  flags.text("--text", options->text, "The same, without naming a model");
   flags.flag("--bos", options->bos, "Add what the model puts before a text");
   flags.flag("--user", options->user, "As text of a request: control tokens in it are plain text");
   flags.flag("--chat", options->chat, "As a user's message in the model's chat template");

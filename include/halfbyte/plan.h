@@ -37,6 +37,7 @@ struct LinearOverride {
   std::string pattern;
   std::vector<std::string> fields;  // of "weights", "activations", "activation_scale"
   LinearPlan values;
+  bool matches(std::string_view name) const;
   bool operator==(const LinearOverride&) const = default;
 };
 

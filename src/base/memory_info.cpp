@@ -1,5 +1,8 @@
 #include "base/memory_info.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -46,10 +49,21 @@ uint64_t left_of_limit(const CgroupFolder& folder) {
   return *limit - std::min(*limit, held);
 }
 
+// What is left of the limit on this process's address space (ulimit -v).
+uint64_t address_space_left() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0;
+  file >> pages;
+  const uint64_t used = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, used);
+}
+
 }  // namespace
 
 uint64_t available_memory_bytes() {
-  return available_memory_bytes("/sys", "/proc");
+  return std::min(available_memory_bytes("/sys", "/proc"), address_space_left());
 }
 
 uint64_t available_memory_bytes(const std::string& sys, const std::string& proc) {

@@ -6,11 +6,12 @@
 
 namespace halfbyte {
 
-// The kernel's estimate of memory that can be used without swapping, or what is left of a control group's limit (v2 or
-// v1; page cache counts as free), whichever is least. Nothing known: UINT64_MAX.
+// The kernel's estimate of memory that can be used without swapping, what is left of a control group's limit (v2 or v1;
+// page cache counts as free), or what is left of the process's own (ulimit -v), whichever is least. Nothing known:
+// UINT64_MAX.
 uint64_t available_memory_bytes();
 
-// The same on a made-up machine: `sys` stands for /sys, `proc` for /proc.
+// The same on a made-up machine, without the process's own limit: `sys` stands for /sys, `proc` for /proc.
 uint64_t available_memory_bytes(const std::string& sys, const std::string& proc);
 
 }  // namespace halfbyte

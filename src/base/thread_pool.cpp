@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/cpu_topology.h"
@@ -78,7 +81,9 @@ struct ThreadPool::Impl {
     }
   }
 
-  ~Impl() {
+  ~Impl() { stop(); }
+
+  void stop() {
     stopping.store(true, std::memory_order_relaxed);
     generation.fetch_add(1, std::memory_order_release);
     generation.notify_all();
@@ -112,7 +117,12 @@ struct ThreadPool::Impl {
       const uint32_t pieces = pieces_of(share), p = static_cast<uint32_t>(piece);
       const int64_t begin = border(share, pieces, p) * grain;
       const int64_t end = std::min(count, border(share, pieces, p + 1) * grain);
-      call(body, begin, end, thread);
+      try {
+        call(body, begin, end, thread);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+      }
       if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) remaining.notify_one();
     }
   }
@@ -160,6 +170,9 @@ struct ThreadPool::Impl {
   // Of the caller: loops since one stalled, loops that still run alone, and how many did the last time.
   int since_stall = kLoopsApart, alone_left = 0, alone = 0;
 
+  std::mutex failure_mutex;
+  std::exception_ptr failure;  // the first of the loop
+
   std::vector<Share> shares;
   alignas(64) std::atomic<uint32_t> generation{0};  // rises with each loop
   alignas(64) std::atomic<uint32_t> remaining{0};   // pieces not yet done
@@ -198,6 +211,7 @@ void ThreadPool::run(int64_t count, int64_t grain, const void* body, Call call) 
 
   p.run_pieces(0);
   p.wait_for_others(start);
+  if (p.failure) std::rethrow_exception(std::exchange(p.failure, nullptr));
 }
 
 }  // namespace halfbyte

@@ -23,7 +23,8 @@ class ThreadPool {
 
   // Calls body(begin, end, thread) over [0, count), each range's begin a multiple of `grain`; returns when all are
   // done. thread is in [0, threads()), and no two calls with the same one run at once: it may choose scratch memory. A
-  // thread may get several ranges, or one all of them. The body must not throw and must not call parallel_for on the same pool. One caller
+  // thread may get several ranges, or one all of them. The body must not call parallel_for on the same pool. When
+  // it throws (memory ran out), the other pieces still run and the first exception comes out of parallel_for. One caller
   // at a time. Everything written before the call is visible in the body, and the body's writes after it. Allocates
   // nothing.
   template <class Body>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "base/rng.h"
 
@@ -14,7 +15,8 @@ __extension__ using Uint128 = unsigned __int128;
 constexpr float kGreedyBelow = 1e-6f;  // temperatures up to this one are greedy
 
 Status bad(const char* field, double value, const char* expected) {
-  std::string number = std::to_string(value);
+  char number[32];
+  std::snprintf(number, sizeof(number), "%.7g", value);  // the digits of a float, and no more
   return invalid_argument(std::string(field) + " is " + number + ", expected " + expected);
 }
 

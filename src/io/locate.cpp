@@ -1,6 +1,8 @@
 #include "io/locate.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -20,9 +22,18 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+// "Qwen/Qwen3-0.6B": what people know a model by.
+bool is_hub_name(const std::string& path) {
+  const size_t slash = path.find('/');
+  return slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
+         path.find('/', slash + 1) == std::string::npos && path[0] != '.' && path[0] != '~' && !path.ends_with(".gguf");
+}
+
 Result<Location> locate_file(const std::string& path) {
   char magic[4] = {};
-  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return invalid_data(shown(path) + ": cannot be opened: " + std::strerror(errno));
+  file.read(magic, sizeof magic);
   if (std::string_view(magic, 4) == "GGUF") return Location{Location::Kind::kGguf, "", {path}};
   if (path.ends_with(".safetensors")) return Location{Location::Kind::kSafetensors, parent_of(path), {path}};
   if (path.ends_with(".safetensors.index.json"))
@@ -50,7 +61,8 @@ Result<Location> locate(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (status.type() == fs::file_type::not_found) {
-    return not_found(shown(path) + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
+    return not_found(shown(path) + ": no such file or folder; expected a Hugging Face folder or a .gguf file" +
+                     (is_hub_name(path) ? " (a model of the Hugging Face hub must be downloaded first)" : ""));
   }
   if (failure) return invalid_data(shown(path) + ": cannot be read: " + failure.message());
   if (status.type() == fs::file_type::regular) return locate_file(path);

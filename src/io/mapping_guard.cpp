@@ -23,6 +23,7 @@ struct Entry {
 };
 Entry g_entries[kMaxMappings];
 std::mutex g_mutex;
+std::atomic<void (*)()> g_cleanup{nullptr};
 
 // Keeps an entry for the lifetime of a mapping.
 class Registration {
@@ -67,10 +68,11 @@ void on_sigbus(int signal, siginfo_t* info, void* /*context*/) {
   for (const Entry& entry : g_entries) {
     const uintptr_t begin = entry.begin.load();
     if (begin == 0 || address < begin || address - begin >= entry.size.load()) continue;
-    write_text("halfbyte: ");
+    write_text("error: ");
     write_text(entry.path);
     write_text(
         ": the file became shorter, or its disk failed, while it was being read; restore the file and start again\n");
+    if (void (*cleanup)() = g_cleanup.load()) cleanup();
     _exit(2);
   }
   std::signal(signal, SIG_DFL);  // returning repeats the access, now with the default action
@@ -83,6 +85,10 @@ Result<std::shared_ptr<const MappedFile>> open_guarded(const std::string& path) 
   auto guarded = std::make_shared<Guarded>(std::move(file));
   const MappedFile* raw = guarded->file.get();
   return std::shared_ptr<const MappedFile>(std::move(guarded), raw);
+}
+
+void set_mapping_failure_cleanup(void (*cleanup)()) {
+  g_cleanup.store(cleanup);
 }
 
 void install_mapping_guard() {

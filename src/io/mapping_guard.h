@@ -24,4 +24,8 @@ Result<std::shared_ptr<const MappedFile>> open_guarded(const std::string& path);
 // with code 2; any other SIGBUS gets the default action. Idempotent.
 void install_mapping_guard();
 
+// Called once the line is written, before the process exits: removes what is half-written. Null: nothing. It runs in the
+// signal handler of a thread that was reading a mapping, so it may wait for no lock that such a thread holds.
+void set_mapping_failure_cleanup(void (*cleanup)());
+
 }  // namespace halfbyte

@@ -57,6 +57,7 @@ class Planner {
     out_.layers.resize(static_cast<size_t>(c.layers));
     for (int64_t i = 0; i < c.layers; ++i) HB_TRY(plan_layer(i, out_.layers[static_cast<size_t>(i)]));
     HB_TRY(plan_head());
+    HB_TRY(refuse_patterns_without_linear());
     HB_TRY(refuse_unknown_tensors());
     note_rounding();
     return {};
@@ -175,12 +176,26 @@ class Planner {
 
     const std::string_view name = name_in_plan.empty() ? plan_name(module) : name_in_plan;
     task.plan = out_.plan.linear_for(name);
+    for (const LinearOverride& change : out_.plan.overrides)
+      if (change.matches(name)) matched_.insert(change.pattern);
     HB_TRY(check_linear_plan(task.plan).with_context("plan for " + std::string(name)));
     const WeightFormat format = format_of(task.plan.weights);
     const ActivationMode mode = mode_of(task.plan.activations);
     HB_ASSIGN(task.kernel, find_linear_kernel(format, mode, out_.isa));
     HB_ASSIGN(task.prompt_kernel, find_linear_kernel(format, mode, out_.isa, RowRole::kPrompt));
     measure(task, name == kHead);
+    return {};
+  }
+
+  // A misspelt pattern would leave the plan as it was, and nobody would see it.
+  Status refuse_patterns_without_linear() const {
+    for (const LinearOverride& change : out_.plan.overrides) {
+      if (matched_.contains(change.pattern)) continue;
+      return invalid_argument("plan pattern " + quote(change.pattern) +
+                              " matches no linear of the model, whose names are " +
+                              "layers.0.self_attn.q_proj to layers." + std::to_string(out_.config.layers - 1) +
+                              ".mlp.down_proj, and lm_head");
+    }
     return {};
   }
 
@@ -258,6 +273,7 @@ class Planner {
   LoadPlan& out_;
   std::set<std::string, std::less<>> used_;
   int64_t missing_kv_scales_ = 0;
+  std::set<std::string, std::less<>> matched_;  // patterns of the plan that a linear has
 };
 
 // Names every module that the checkpoint leaves unquantised; a kind of module that is plain in every layer is one

@@ -51,8 +51,11 @@ Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, con
   const Stopwatch clock;
   HB_ASSIGN(const Isa isa, choose_isa(options.kernels));
   HB_ASSIGN(const LoadPlan load_plan, make_load_plan(source, options.plan, isa, options.kv));
-  HB_TRY(check_memory(load_plan.footprint.peak(), source.path + " in plan " + load_plan.plan.preset,
-                      "choose a plan with fewer bits (w4a16) or a smaller model"));
+  const WeightKind weights_in_plan = load_plan.plan.linear.weights;
+  const bool four_bits = weights_in_plan == WeightKind::kNVFP4 || weights_in_plan == WeightKind::kMXFP4;
+  HB_TRY(
+      check_memory(load_plan.footprint.peak(), source.path + " in plan " + load_plan.plan.preset,
+                   four_bits ? "choose a smaller model" : "choose a plan with fewer bits (w4a16) or a smaller model"));
   ThreadPool pool(options.threads > 0 ? options.threads : default_thread_count());
   HB_ASSIGN(ModelWeights weights, load_weights(source, load_plan, options, pool));
 

@@ -232,10 +232,14 @@ Status check_linear_plan(const LinearPlan& plan) {
   return {};
 }
 
+bool LinearOverride::matches(std::string_view name) const {
+  return glob_matches(pattern, name);
+}
+
 LinearPlan PrecisionPlan::linear_for(std::string_view name) const {
   LinearPlan out = name == "lm_head" ? head : linear;
   for (const LinearOverride& change : overrides)
-    if (glob_matches(change.pattern, name)) apply(change, out);
+    if (change.matches(name)) apply(change, out);
   return out;
 }
 

@@ -368,6 +368,7 @@ Result<ExportReport> Exporter::run(const std::string& out) {
 Status check_apart(const ModelSource& source, const std::string& out) {
   std::error_code failure;
   const fs::path target = fs::weakly_canonical(out, failure);
+  if (failure) return invalid_argument(shown(out) + ": cannot be made: " + failure.message());
   fs::path model = fs::weakly_canonical(source.folder.empty() ? source.path : source.folder, failure);
   if (source.folder.empty()) model = model.parent_path();
   const auto holds = [](const fs::path& folder, const fs::path& inner) {

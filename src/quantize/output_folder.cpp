@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -12,11 +13,21 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "io/mapping_guard.h"
 #include "io/message.h"
 
 namespace halfbyte {
 namespace fs = std::filesystem;
 namespace {
+
+// The folder being written, for a source file that shrinks while it is read: then no destructor runs.
+std::atomic<const std::string*> g_unfinished{nullptr};
+
+void remove_unfinished() {
+  const std::string* folder = g_unfinished.exchange(nullptr);
+  std::error_code ignored;
+  if (folder != nullptr) fs::remove_all(*folder, ignored);
+}
 
 constexpr const char* kMarker = "halfbyte_plan.json";
 
@@ -119,10 +130,13 @@ Result<std::unique_ptr<OutputFolder>> OutputFolder::create(const std::string& ou
   fs::create_directories(parent_of(folder->out_), failure);
   if (failure) return invalid_argument(shown(parent_of(folder->out_)) + ": cannot be made: " + failure.message());
   HB_ASSIGN(folder->partial_, make_folder_beside(folder->out_, ".partial-"));
+  g_unfinished.store(&folder->partial_);
+  set_mapping_failure_cleanup(remove_unfinished);
   return folder;
 }
 
 OutputFolder::~OutputFolder() {
+  g_unfinished.store(nullptr);
   if (partial_.empty()) return;
   std::error_code ignored;
   fs::remove_all(partial_, ignored);
@@ -166,6 +180,7 @@ Status OutputFolder::commit() {
     }
     return io_error(out_, "cannot be put in place", error);
   }
+  g_unfinished.store(nullptr);
   partial_.clear();
   std::error_code ignored;
   if (replaces_) fs::remove_all(aside, ignored);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -35,6 +36,20 @@ TEST_P(ThreadPoolTest, CoversEachIndexOnceAtEverySize) {
       for (int64_t i = 0; i < count; ++i)
         ASSERT_EQ(hits[i], 1) << "count " << count << " grain " << grain << " index " << i;
     }
+  }
+}
+
+// Memory may run out in a body: the caller hears of it, and the pool works on.
+TEST_P(ThreadPoolTest, ExceptionsReachTheCaller) {
+  ThreadPool pool(GetParam());
+  for (int loop = 0; loop < 50; ++loop) {
+    const auto body = [](int64_t begin, int64_t end, int) {
+      if (begin <= 37 && 37 < end) throw std::bad_alloc();
+    };
+    EXPECT_THROW(pool.parallel_for(100, 1, body), std::bad_alloc);
+    std::atomic<int64_t> sum{0};
+    pool.parallel_for(100, 1, [&](int64_t begin, int64_t end, int) { sum += end - begin; });
+    ASSERT_EQ(sum, 100);
   }
 }
 

@@ -33,7 +33,7 @@ TEST_F(MappingGuard, NamesTheFileThatShrank) {
         if (!file.ok() || truncate(path.c_str(), 10) != 0) std::exit(1);
         std::exit(touch((*file)->bytes(), 2 << 16));
       },
-      ::testing::ExitedWithCode(2), "halfbyte: .*/model.safetensors: the file became shorter.*start again\n$");
+      ::testing::ExitedWithCode(2), "error: .*/model.safetensors: the file became shorter.*start again\n$");
 }
 
 // Faults elsewhere keep their meaning.

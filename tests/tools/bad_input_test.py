@@ -228,21 +228,7 @@ def test_quantize_does_not_touch_a_folder_that_is_there(halfbyte, model, tmp_pat
 
 
 def test_interrupted_quantize_leaves_nothing(tmp_path):
-    # Wide enough that writing takes a moment.
-    hidden, layers = 1024, 24
-    config = tiny_chat.config(hidden_size=hidden, intermediate_size=2048, num_hidden_layers=layers, num_attention_heads=16, num_key_value_heads=16,
-                              head_dim=64, tie_word_embeddings=True)
-    folder = tmp_path / "big"
-    tiny_chat.write_model(folder)
-    (folder / "config.json").write_text(json.dumps(config))
-    rows = np.ones((2048, hidden), np.float32)
-    arrays = {"model.embed_tokens.weight": rows[:tiny_chat.VOCAB], "model.norm.weight": rows[0]}
-    for i in range(layers):
-        layer = f"model.layers.{i}."
-        arrays |= {layer + f"{n}_layernorm.weight": rows[0] for n in ("input", "post_attention")}
-        arrays |= {layer + f"self_attn.{p}_proj.weight": rows[:hidden] for p in "qkvo"}
-        arrays |= {layer + "mlp.gate_proj.weight": rows, layer + "mlp.up_proj.weight": rows, layer + "mlp.down_proj.weight": rows.reshape(hidden, 2048)}
-    tiny_chat.write_safetensors(folder / "model.safetensors", arrays)
+    folder = tiny_chat.write_wide_model(tmp_path / "big")
     process = subprocess.Popen([BINARY, "quantize", str(folder), "-o", str(tmp_path / "out"), "--threads", "1"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=clean_environment())
     assert process.stdout.read1(4096)  # the first tensor's line

@@ -128,3 +128,21 @@ def write_model(folder, generation=None, template=TEMPLATE, **config_changes):
         (folder / "generation_config.json").write_text(json.dumps(generation))
     write_safetensors(folder / "model.safetensors", tensors())
     return str(folder)
+
+
+def write_wide_model(folder):
+    """So wide that writing it takes a moment; its answers mean nothing."""
+    hidden, layers = 1024, 24
+    folder = pathlib.Path(write_model(folder))
+    (folder / "config.json").write_text(json.dumps(config(
+        hidden_size=hidden, intermediate_size=2048, num_hidden_layers=layers, num_attention_heads=16, num_key_value_heads=16, head_dim=64,
+        tie_word_embeddings=True)))
+    rows = np.ones((2048, hidden), np.float32)
+    arrays = {"model.embed_tokens.weight": rows[:VOCAB], "model.norm.weight": rows[0]}
+    for i in range(layers):
+        layer = f"model.layers.{i}."
+        arrays |= {layer + f"{n}_layernorm.weight": rows[0] for n in ("input", "post_attention")}
+        arrays |= {layer + f"self_attn.{p}_proj.weight": rows[:hidden] for p in "qkvo"}
+        arrays |= {layer + "mlp.gate_proj.weight": rows, layer + "mlp.up_proj.weight": rows, layer + "mlp.down_proj.weight": rows.reshape(hidden, 2048)}
+    write_safetensors(folder / "model.safetensors", arrays)
+    return str(folder)
