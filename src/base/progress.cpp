@@ -58,7 +58,11 @@ std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_
     line += part;
     if (done_bytes < total_bytes) line += "  ETA " + duration_text((total - done) / rate);
   }
-  if (columns > 0 && line.size() > static_cast<size_t>(columns)) line.resize(static_cast<size_t>(columns));
+  if (columns <= 0 || line.size() <= static_cast<size_t>(columns)) return line;
+  // Where there is no room for both, how far it is says more than what it is.
+  constexpr size_t kPercent = 6;  // "  100%"
+  if (total_bytes > 0 && label.size() + kPercent > static_cast<size_t>(columns)) line.erase(0, label.size() + 2);
+  line.resize(std::min(line.size(), static_cast<size_t>(columns)));
   return line;
 }
 
@@ -75,7 +79,7 @@ void ProgressBar::update(uint64_t done_bytes, uint64_t total_bytes) {
   if (last_draw_ >= 0 && now - last_draw_ < kRedrawSeconds && !complete) return;
   last_draw_ = now;
   // The last column stays free, or some terminals wrap.
-  draw(progress_line(label_, done_bytes, total_bytes, now, terminal_columns(stream_) - 1));
+  draw(progress_line(label_, done_bytes, total_bytes, now, std::max(1, terminal_columns(stream_) - 1)));
 }
 
 void ProgressBar::step(uint64_t done, uint64_t total) {

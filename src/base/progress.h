@@ -11,7 +11,7 @@
 namespace halfbyte {
 
 // "loading model  47%  44.1 MiB of 93.8 MiB  1.21 GB/s  ETA 0:03", cut to `columns` characters. The rate is in 10^9
-// bytes a second. Without a total (0) there is neither percent nor ETA.
+// bytes a second. Without a total (0) there is neither percent nor ETA; too narrow for label and percent: no label.
 std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_t total_bytes, double seconds,
                           int columns);
 

@@ -29,7 +29,9 @@ TEST(ProgressLine, BytesRateAndTimeLeft) {
             "load    0%  977 KiB of 3.73 GiB  0.00 GB/s  ETA 1:06:39");
   EXPECT_EQ(progress_line("load", 0, 100, 0, 200), "load    0%  0 B of 100 B");
   EXPECT_EQ(progress_line("load", 2048, 0, 0, 200), "load  2.00 KiB");
-  EXPECT_EQ(progress_line("load", 0, 100, 0, 6), "load  ");
+  EXPECT_EQ(progress_line("load", 500'000'000, 2'000'000'000, 0.5, 12), "load   25%  ");
+  EXPECT_EQ(progress_line("loading model.gguf", 500'000'000, 2'000'000'000, 0.5, 19), " 25%  477 MiB of 1.");
+  EXPECT_EQ(progress_line("load", 2048, 0, 0, 6), "load  ");
 }
 
 TEST(ProgressBar, SilentUnlessEnabled) {
