@@ -178,7 +178,7 @@ int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   decode.plan = *plan;
   const auto report = measure_cuda_decode(decode);
   if (!report.ok()) return fail(report.status());
-  return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail("stdout cannot be written");
+  return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail_output();
 }
 
 int run(const BenchOptions& options) {

@@ -254,7 +254,7 @@ Result<std::string> measure_all(const RooflineOptions& options) {
 int run_roofline(const RooflineOptions& options) {
   const Result<std::string> text = measure_all(options);
   if (!text.ok()) return fail(text.status());
-  return write_out(*text) ? kDone : fail("stdout cannot be written");
+  return write_out(*text) ? kDone : fail_output();
 }
 
 }  // namespace halfbyte::tools

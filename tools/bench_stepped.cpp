@@ -157,11 +157,11 @@ int run_stepped(const std::shared_ptr<Model>& model, int threads) {
             {"weight_bytes", s.weight_bytes},
             {"decode_bytes_per_token", s.decode_bytes_per_token},
             {"load_seconds", s.load_seconds}}))
-    return fail("stdout cannot be written");
+    return fail_output();
   for (std::string line; std::getline(std::cin, line);) {
     const Result<Json> answer = stepper.answer(line);
     if (!answer.ok()) return fail(answer.status());
-    if (!say(*answer)) return fail("stdout cannot be written");
+    if (!say(*answer)) return fail_output();
   }
   return kDone;
 }

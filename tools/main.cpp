@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <exception>
 #include <span>
-#include <system_error>
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
@@ -135,11 +134,8 @@ int main(int argc, char** argv) {
   try {
     return halfbyte::tools::run_main(argc, argv);
   } catch (const std::bad_alloc&) {
-    return halfbyte::tools::fail("out of memory; choose a smaller model, a shorter --ctx or a plan with fewer bits");
-  } catch (const std::system_error& failure) {
-    // The only one that is thrown on purpose: a thread that cannot be started.
-    return halfbyte::tools::fail(std::string(failure.what()) +
-                                 "; ask for fewer --threads, or raise the limits of ulimit");
+    return halfbyte::tools::fail(
+        "out of memory; choose a smaller model, a shorter --ctx, fewer --threads or a plan with fewer bits");
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "error: internal: %s\n", failure.what());
     return halfbyte::tools::kFailed;

@@ -34,7 +34,7 @@ def test_plan_goldens_are_what_the_definition_gives(tmp_path):
 def test_plans_differ_and_more_bits_are_nearer():
     """Mean squared distance to the float32 logits: the order that the number of bits gives, over the three models."""
     goldens = container.load(HERE / "plans.hbg")
-    error = {plan: 0.0 for plan, _, _ in make_plan_goldens.plan_variants()}
+    error = {plan: 0.0 for plan, *_ in make_plan_goldens.plan_variants()}
     for name in make_plan_goldens.MODELS:
         for plan in error:
             error[plan] += float(np.mean((goldens[f"{name}/{plan}"].astype(np.float64) - goldens[f"{name}/f32"]) ** 2))
