@@ -11,6 +11,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -182,6 +183,13 @@ struct ThreadPool::Impl {
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads)) {}
 ThreadPool::~ThreadPool() = default;
+
+Status check_threads(const ThreadPool& pool, int asked) {
+  if (asked <= pool.threads()) return {};
+  return resource_exhausted(std::to_string(asked) + " threads were asked for, the system gives this process " +
+                            std::to_string(pool.threads()) +
+                            "; ask for fewer, or raise its limits (ulimit -u, ulimit -v)");
+}
 
 int ThreadPool::threads() const {
   return impl_->threads;

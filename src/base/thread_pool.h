@@ -1,9 +1,12 @@
-// A fixed pool of threads for loops over output rows (docs/threads.md). Work is split into contiguous ranges whose borders depend on the
-// thread count, so a loop body must give the same result for any range (docs/numerics.md): never split a sum.
+// A fixed pool of threads for loops over output rows (docs/threads.md). Work is split into contiguous ranges whose
+// borders depend on the thread count, so a loop body must give the same result for any range (docs/numerics.md): never
+// split a sum.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+
+#include "base/result.h"
 
 namespace halfbyte {
 
@@ -40,5 +43,8 @@ class ThreadPool {
   void run(int64_t count, int64_t grain, const void* body, Call call);
   std::unique_ptr<Impl> impl_;
 };
+
+// kResourceExhausted when the pool has fewer threads than a person asked for; 0 asks for none in particular.
+Status check_threads(const ThreadPool& pool, int asked);
 
 }  // namespace halfbyte

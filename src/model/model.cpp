@@ -57,6 +57,7 @@ Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, con
       check_memory(load_plan.footprint.peak(), source.path + " in plan " + load_plan.plan.preset,
                    four_bits ? "choose a smaller model" : "choose a plan with fewer bits (w4a16) or a smaller model"));
   ThreadPool pool(options.threads > 0 ? options.threads : default_thread_count());
+  HB_TRY(check_threads(pool, options.threads));
   HB_ASSIGN(ModelWeights weights, load_weights(source, load_plan, options, pool));
 
   std::shared_ptr<Model> model(new Model);

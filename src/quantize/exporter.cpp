@@ -347,6 +347,7 @@ Status Exporter::write_files(OutputFolder& folder) {
 }
 
 Result<ExportReport> Exporter::run(const std::string& out) {
+  HB_TRY(check_threads(pool_, options_.threads));
   plan_jobs();
   HB_TRY(check_disk(out));
   HB_ASSIGN(const auto folder, OutputFolder::create(out, options_.force));

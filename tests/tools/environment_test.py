@@ -124,10 +124,13 @@ def test_address_space_limit_is_seen_before_the_start(wide):
     assert (code, out) == (2, "") and "of memory" in err and "are available" in err and err.count("\n") == 1
 
 
-def test_threads_that_take_all_memory(model):
-    # Each thread reserves its stack. The pool takes as many as it gets, and then nothing is left for the model.
-    code, out, err = finish(start(["run", model, "Hi", "--threads", "500"], limited(resource.RLIMIT_AS, 1 << 30)))
-    assert (code, out) == (2, "") and "memory" in err and "--threads" in err and err.count("\n") == 1
+@pytest.mark.parametrize("command", ["run", "quantize"])
+def test_threads_that_cannot_be_started(model, tmp_path, command):
+    # Each thread reserves its stack.
+    rest = {"run": ["Hi"], "quantize": ["-o", tmp_path / "out"]}[command]
+    code, out, err = finish(start([command, model, *rest, "--threads", "500"], limited(resource.RLIMIT_AS, 1 << 30)))
+    assert (code, out) == (2, "") and "500 threads were asked for, the system gives" in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- files ---
