@@ -120,10 +120,10 @@ class RandomWeights {
                                 : plan.weights == WeightKind::kMXFP4 ? WeightFormat::kMXFP4
                                 : plan.weights == WeightKind::kBF16  ? WeightFormat::kBF16
                                                                      : WeightFormat::kF32;
-    const ActivationMode activations = plan.activations == ActivationKind::kBF16 ? ActivationMode::kA16
-                                       : plan.activations == ActivationKind::kF8 ? ActivationMode::kA8
-                                       : plan.activations == ActivationKind::kF4 ? ActivationMode::kA4
-                                                                                 : ActivationMode::kF32;
+    const ActivationMode activations = plan.activations == ActivationKind::kBF16  ? ActivationMode::kA16
+                                       : plan.activations == ActivationKind::kFP8 ? ActivationMode::kA8
+                                       : plan.activations == ActivationKind::kFP4 ? ActivationMode::kA4
+                                                                                  : ActivationMode::kF32;
     HB_ASSIGN(out.mode, row_mode(format, activations, "random weights"));
     HB_ASSIGN(out.storage, cuda::make_random_linear(format, n, k, multiprocessors_, ++seed_));
     return out;

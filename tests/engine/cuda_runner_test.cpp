@@ -103,7 +103,9 @@ TEST_P(CudaEngine, ScoresNearTheCpu) {
     EXPECT_EQ(a->argmax[t], b->argmax[t]) << "position " << t;
     ++compared;
   }
-  if (GetParam().bound <= 0.01) EXPECT_GT(compared, 25);
+  if (GetParam().bound <= 0.01) {
+    EXPECT_GT(compared, 25);
+  }
   RecordProperty("relative_error", std::to_string(std::sqrt(error / norm)));
   EXPECT_LT(std::sqrt(error / norm), GetParam().bound) << GetParam().plan;
 }
