@@ -100,7 +100,7 @@ function(hb_pytest name)
   add_test(NAME ${name} COMMAND ${HALFBYTE_PYTHON} ${PROJECT_SOURCE_DIR}/tests/support/run_pytest.py ${ARG_PATHS})
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/test_tmp/${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "HALFBYTE_TEST_NAME=${name};HALFBYTE_BIN=${PROJECT_BINARY_DIR}/bin;HALFBYTE_TEST_TMP=${PROJECT_BINARY_DIR}/test_tmp/${name};${ARG_ENVIRONMENT}")
+    ENVIRONMENT "HALFBYTE_TEST_NAME=${name};HALFBYTE_BIN=${PROJECT_BINARY_DIR}/bin;HALFBYTE_TEST_TMP=${PROJECT_BINARY_DIR}/test_tmp/${name};HALFBYTE_SANITIZE=${HALFBYTE_SANITIZE};${ARG_ENVIRONMENT}")
 endfunction()
 
 # hb_fuzz(NAME SRCS ... DEPS ...): a libFuzzer target in the `fuzz` preset; elsewhere NAME_smoke, a test that runs the

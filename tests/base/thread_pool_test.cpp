@@ -146,11 +146,11 @@ TEST(ThreadPool, UsesItsThreads) {
 // Threads that lose their CPU in the middle of a piece again and again: the caller stops asking them, and later asks again.
 TEST(ThreadPool, RunsAloneForAWhileWhenOthersStall) {
   ThreadPool pool(2);
-  bool alone = false;
+  std::atomic<bool> alone{false};
   for (int loop = 0; loop < 1000 && !alone; ++loop) {
     std::atomic<bool> other{false};
     pool.parallel_for(2, 1, [&](int64_t begin, int64_t end, int thread) {
-      alone = alone || end - begin == 2;
+      if (end - begin == 2) alone = true;
       if (thread == 1) {
         other = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -159,10 +159,12 @@ TEST(ThreadPool, RunsAloneForAWhileWhenOthersStall) {
     });
   }
   EXPECT_TRUE(alone);
-  bool again = false;
-  for (int loop = 0; loop < 100000 && !again; ++loop)
-    pool.parallel_for(2, 1,
-                      [&](int64_t begin, int64_t end, int) { again = again || (end - begin == 1 && begin == 0); });
+  std::atomic<bool> again{false};
+  for (int loop = 0; loop < 100000 && !again; ++loop) {
+    pool.parallel_for(2, 1, [&](int64_t begin, int64_t end, int) {
+      if (end - begin == 1 && begin == 0) again = true;
+    });
+  }
   EXPECT_TRUE(again);
 }
 
