@@ -58,7 +58,8 @@ std::string bytes_of_linears(const LoadPlan& plan) {
   add(plan.head);
   std::string out;
   for (const auto& [name, use] : kernels) {
-    out += fmt::format("  {:<10} {} linears, {} by {}\n", "", use.first, format_bytes(use.second), name);
+    out += fmt::format("  {:<10} {} linear{}, {} by {}\n", "", use.first, use.first == 1 ? "" : "s",
+                       format_bytes(use.second), name);
   }
   return out;
 }

@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 #include "model/model_impl.h"
 
@@ -221,7 +220,7 @@ void Decoder::place(std::span<const SequenceRows> batch) {
                          {s.sin.data() + r * half, static_cast<size_t>(half)});
     }
   };
-  pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, std::ref(body));
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, body);
 }
 
 void Decoder::norm(const float* x, const std::vector<float>& weight, int64_t rows, float* out) {
@@ -230,7 +229,7 @@ void Decoder::norm(const float* x, const std::vector<float>& weight, int64_t row
     kernels_.rmsnorm(x + begin * width, weight.data(), model_.config.rms_norm_eps, end - begin, width,
                      out + begin * width);
   };
-  pool_.parallel_for(rows, std::max<int64_t>(1, kElementGrain / width), std::ref(body));
+  pool_.parallel_for(rows, std::max<int64_t>(1, kElementGrain / width), body);
 }
 
 void Decoder::linear(const float* x, int64_t rows, int64_t decode_rows, std::span<const Output> outputs) {
@@ -265,7 +264,7 @@ void Decoder::round_input(const PackedLinear& linear, const float* x, const Rows
     kernel.quantize(x + begin * linear.k, end - begin, linear.k, linear.activation_scale,
                     s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
   };
-  pool_.parallel_for(rows.count, 1, std::ref(body));
+  pool_.parallel_for(rows.count, 1, body);
 }
 
 // The rounded input times each weight, split by output features over all of them at once.
@@ -283,7 +282,7 @@ void Decoder::multiply(const Rows& rows, std::span<const Output> outputs) {
       first += tiles(o);
     }
   };
-  pool_.parallel_for(total, 1, std::ref(body));
+  pool_.parallel_for(total, 1, body);
 }
 
 // Output features [begin, end) of the rows. More rows than a kernel takes at once go over the weights a cache-sized
@@ -329,7 +328,7 @@ void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {
       }
     }
   };
-  pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, std::ref(body));
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, body);
 }
 
 // Which calls attention is made of. A single row (a generated token) is split by cuts, so that few KV heads keep all
@@ -383,7 +382,7 @@ void Decoder::attention(const LayerWeights& w, int64_t layer) {
       }
     }
   };
-  pool_.parallel_for(static_cast<int64_t>(s.jobs.size()), 1, std::ref(attend));
+  pool_.parallel_for(static_cast<int64_t>(s.jobs.size()), 1, attend);
 
   const auto merge = [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
@@ -392,7 +391,7 @@ void Decoder::attention(const LayerWeights& w, int64_t layer) {
                                s.attended.data() + m.row * c.q_width() + m.head * c.group() * c.head_dim);
     }
   };
-  pool_.parallel_for(static_cast<int64_t>(s.merges.size()), 1, std::ref(merge));
+  pool_.parallel_for(static_cast<int64_t>(s.merges.size()), 1, merge);
 }
 
 void Decoder::silu_mul() {
@@ -400,7 +399,7 @@ void Decoder::silu_mul() {
   const auto body = [&](int64_t begin, int64_t end, int) {
     kernels_.silu_mul(s.gate.data() + begin, s.up.data() + begin, end - begin, s.gate.data() + begin);
   };
-  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.intermediate, kElementGrain, std::ref(body));
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.intermediate, kElementGrain, body);
 }
 
 // x += h.
@@ -411,7 +410,7 @@ void Decoder::add_to_residual() {
     const float* h = s.h.data();
     for (int64_t i = begin; i < end; ++i) x[i] += h[i];
   };
-  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.hidden, kElementGrain, std::ref(body));
+  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.hidden, kElementGrain, body);
 }
 
 }  // namespace halfbyte
