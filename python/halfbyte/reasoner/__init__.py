@@ -1,0 +1,1 @@
+"""The shipped model `halfbyte-reasoner`: its tokenizer, its chat format, its folder."""
