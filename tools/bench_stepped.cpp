@@ -156,6 +156,7 @@ int run_stepped(const std::shared_ptr<Model>& model, int threads) {
             {"kernels", s.kernels},
             {"weight_bytes", s.weight_bytes},
             {"decode_bytes_per_token", s.decode_bytes_per_token},
+            {"kv_bytes_per_token", s.kv_bytes_per_token},
             {"load_seconds", s.load_seconds}}))
     return fail_output();
   for (std::string line; std::getline(std::cin, line);) {

@@ -5,7 +5,9 @@ usage: PYTHON bench/peers/compare.py MODEL.gguf [options]      PYTHON: the one t
 
 Each round measures, for every contestant in turn and in an order that rotates: a prompt, decode steps of one sequence at a
 context, and decode steps of several sequences. Ratios are made within a round, so what changes on the machine between rounds
-cancels. Fixed beforehand: threads, context, batch 512, KV in 16 bits on both sides, greedy choice of the next token.
+cancels. Fixed beforehand: threads, CPUs, context, batch 512, KV in 16 bits on both sides, greedy choice of the next token.
+
+Loading and a first run of every case, which fills the contexts, happen before the rounds, all contestants at once on all CPUs.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import llama
@@ -28,12 +31,15 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("model", help="a GGUF file, best in BF16")
     p.add_argument("--halfbyte", default=str(ROOT / "build/release/bin/halfbyte"), help="the binary (%(default)s)")
-    p.add_argument("--plans", default="w4a16;w4a4;w4a16-mxfp4", help="Halfbyte's plans, with ; between them (%(default)s)")
-    p.add_argument("--kernels", default="", help="as halfbyte's --kernels")
+    p.add_argument("--plans", default="w4a16;w4a4;w4a16-mxfp4", help="Halfbyte's plans, with ; between them; PLAN@SET forces kernels (%(default)s)")
+    p.add_argument("--prompt-plans", default="", help="those of them that prompts are measured with (all)")
+    p.add_argument("--rows-plans", default="", help="those of them that several sequences are measured with (all)")
     p.add_argument("--types", default="q4_0,q8_0,mxfp4,nvfp4", help="llama.cpp's types (%(default)s)")
     p.add_argument("--prompt-types", default="q4_0,q8_0", help="those of them that prompts are measured with (%(default)s); some take minutes")
+    p.add_argument("--rows-types", default="", help="those of them that several sequences are measured with (none)")
     p.add_argument("--torch", action="store_true", help="also PyTorch in BF16, prompts only")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--cpus", default="", help="CPUs that everything runs on while it is measured, e.g. 0,1: name cores that share no units (all)")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--prompt", type=int, default=512, help="tokens; 0: leave out")
     p.add_argument("--context", type=int, default=2048, help="tokens before the one sequence decodes (%(default)s); 0: leave out")
@@ -52,11 +58,14 @@ class Halfbyte:
     """`halfbyte bench --stepped` as a child."""
 
     def __init__(self, options, plan):
+        plan, _, kernels = plan.partition("@")
         command = [options.halfbyte, "bench", options.model, "--plan", plan, "--threads", str(options.threads), "--stepped"]
-        if options.kernels:
-            command += ["--kernels", options.kernels]
+        if kernels:
+            command += ["--kernels", kernels]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.ready = self.read()
+
+    def prepare(self):
+        self.facts = self.read()
 
     def read(self):
         line = self.child.stdout.readline()
@@ -80,21 +89,37 @@ class Torch:
     """The same shape in PyTorch, BF16 with random weights (speed does not depend on their values), through oneDNN."""
 
     def __init__(self, path, threads):
+        self.path, self.threads = path, threads
+
+    def prepare(self):
         import gguf
         import torch
         import transformers
         self.torch = torch
-        torch.set_num_threads(threads)
-        reader = gguf.GGUFReader(path)
+        torch.set_num_threads(self.threads)
+        reader = gguf.GGUFReader(self.path)
         arch = reader.fields["general.architecture"].contents()
         value = lambda key: reader.fields[f"{arch}.{key}"].contents()
         self.vocab = next(int(t.shape[1]) for t in reader.tensors if t.name == "token_embd.weight")
         kind = {"llama": transformers.LlamaConfig, "qwen2": transformers.Qwen2Config, "qwen3": transformers.Qwen3Config}[arch]
         config = kind(hidden_size=value("embedding_length"), intermediate_size=value("feed_forward_length"), num_hidden_layers=value("block_count"),
                       num_attention_heads=value("attention.head_count"), num_key_value_heads=value("attention.head_count_kv"), vocab_size=self.vocab,
-                      max_position_embeddings=8192, tie_word_embeddings=True, dtype=torch.bfloat16)
-        torch.set_default_dtype(torch.bfloat16)
-        self.model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+                      max_position_embeddings=8192, tie_word_embeddings=True)
+        # On the meta device first: the library's own initialisation of every weight takes minutes.
+        with torch.device("meta"):
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
+        model = model.to_empty(device="cpu").eval()
+        model.tie_weights()
+        model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
+        pool = torch.randn(1 << 20).to(torch.bfloat16) * 0.02
+        with torch.no_grad():
+            for weight in model.parameters():
+                flat = weight.view(-1)
+                for first in range(0, flat.numel(), pool.numel()):
+                    part = flat[first:first + pool.numel()]
+                    part.copy_(pool[:part.numel()])
+        self.model = model
+        self.facts = {"torch": torch.__version__, "transformers": transformers.__version__}
 
     def prompt(self, tokens, salt):
         ids = self.torch.tensor([[(i * 7919 + salt * 104729 + 17) % self.vocab for i in range(tokens)]])
@@ -104,39 +129,56 @@ class Torch:
         return time.perf_counter() - start
 
 
+class LlamaCpp:
+    """llama.cpp on the model in one of its types, which it writes itself."""
+
+    def __init__(self, options, lib, kind):
+        self.options, self.lib, self.kind = options, lib, kind
+
+    def prepare(self):
+        target = os.path.join(self.options.work, f"{pathlib.Path(self.options.model).stem}.{self.kind}.gguf")
+        llama.quantize(self.lib, self.options.model, target, self.kind, os.cpu_count())
+        self.side = llama.Llama(self.lib, target, self.options.threads)
+        self.facts = {"bytes": os.path.getsize(target), "load_seconds": self.side.load_seconds}
+
+    def prompt(self, tokens, salt):
+        return self.side.prompt(tokens, salt)
+
+    def steps(self, rows, context, count):
+        return self.side.steps(rows, context, count)
+
+
 def contestants(options):
+    """{name: side}, not yet loaded, and what is to be known of the peers' builds."""
     out, facts = {}, {}
-    say(f"loading halfbyte: {options.plans}")
     for plan in options.plans.split(";"):
-        side = Halfbyte(options, plan)
-        out[f"halfbyte {plan}"] = side
-        facts[f"halfbyte {plan}"] = side.ready
+        out[f"halfbyte {plan}"] = Halfbyte(options, plan)
     kinds = [t for t in options.types.split(",") if t]
     if kinds:
         lib = llama.load()
         os.makedirs(options.work, exist_ok=True)
         facts["llama.cpp"] = lib.llama_print_system_info().decode().strip()
         for kind in kinds:
-            target = os.path.join(options.work, f"{pathlib.Path(options.model).stem}.{kind}.gguf")
-            say(f"llama.cpp: {kind}")
-            llama.quantize(lib, options.model, target, kind, os.cpu_count())
-            side = llama.Llama(lib, target, options.threads)
-            out[f"llama.cpp {kind}"] = side
-            facts[f"llama.cpp {kind}"] = {"bytes": os.path.getsize(target), "load_seconds": side.load_seconds}
+            out[f"llama.cpp {kind}"] = LlamaCpp(options, lib, kind)
     if options.torch:
-        say("PyTorch")
         out["pytorch bf16"] = Torch(options.model, options.threads)
     return out, facts
 
 
 def skipped(options, case, name):
-    if not case.startswith("prompt"):
-        return name.startswith("pytorch")
-    return name.startswith("llama.cpp") and name.split()[1] not in options.prompt_types.split(",")
+    side, _, what = name.partition(" ")
+    prompt = case.startswith("prompt")
+    if side == "pytorch":
+        return not prompt
+    if side == "llama.cpp":
+        types = options.prompt_types if prompt else options.rows_types if "row" in case else options.types
+        return what not in types.split(",")
+    plans = options.prompt_plans if prompt else options.rows_plans if "row" in case else ""
+    return bool(plans) and what not in plans.split(";")
 
 
-def measure(options, sides):
-    """{case: {contestant: [one figure a round]}}: prompt in tokens/s, decode in steps/s, and memory in GB/s."""
+def cases_of(options):
+    """{case: figure(side, round)}: prompt in tokens/s, decode in steps/s."""
     cases = {}
     if options.prompt:
         cases[f"prompt {options.prompt}"] = lambda s, i: options.prompt / s.prompt(options.prompt, i)
@@ -145,20 +187,60 @@ def measure(options, sides):
     if options.rows:
         cases["1 row"] = lambda s, i: 1 / statistics.median(s.steps(1, 16, options.steps))
         cases[f"{options.rows} rows"] = lambda s, i: 1 / statistics.median(s.steps(options.rows, 16, options.steps))
+    return cases
+
+
+def prepare(options, sides, cases):
+    """Loads every side and runs every case once, all sides at the same time; llama.cpp's files one after the other, since
+    later ones take the first one's context."""
+    def run(names):
+        for name in names:
+            try:
+                start = time.perf_counter()
+                sides[name].prepare()
+                loaded = time.perf_counter()
+                for case, figure in cases.items():
+                    if not skipped(options, case, name):
+                        figure(sides[name], 0)
+                say(f"{name}: loaded in {loaded - start:.1f} s, ran once in {time.perf_counter() - loaded:.1f} s")
+            except BaseException as e:
+                say(f"{name} is left out: {type(e).__name__}: {e}")
+                left_out.append(name)
+
+    left_out = []
+    together = [n for n in sides if n.startswith("llama.cpp")]
+    threads = [threading.Thread(target=run, args=(names,)) for names in [[n] for n in sides if n not in together] + [together]]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for name in left_out:
+        del sides[name]
+    if not any(name.startswith("halfbyte") for name in sides):
+        sys.exit("error: halfbyte itself did not run")
+
+
+def pin(sides, cpus):
+    """Every thread of this process and of the children to the CPUs; threads that start later inherit it."""
+    for pid in [os.getpid()] + [s.child.pid for s in sides.values() if isinstance(s, Halfbyte)]:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(task), cpus)
+
+
+def measure(options, sides, cases, keep):
+    """{case: {contestant: [one figure a round]}}, and memory in GB/s. keep(results) is called after every round."""
     results = {case: {} for case in cases}
     results["read"] = {"GB/s": []}
     names = list(sides)
-    for i in range(-1, options.rounds):  # round -1 warms up and fills the contexts
-        say(f"round {i + 1} of {options.rounds}" if i >= 0 else "warming up")
+    own = next(side for name, side in sides.items() if name.startswith("halfbyte"))
+    for i in range(options.rounds):
+        say(f"round {i + 1} of {options.rounds}")
         for case, figure in cases.items():
             for name in names[i % len(names):] + names[:i % len(names)]:
-                if skipped(options, case, name):
-                    continue
-                value = figure(sides[name], i + 1)
-                if i >= 0:
-                    results[case].setdefault(name, []).append(value)
-        own = next(side for name, side in sides.items() if name.startswith("halfbyte"))
+                if not skipped(options, case, name):
+                    results[case].setdefault(name, []).append(figure(sides[name], i + 1))
         results["read"]["GB/s"].append(own.ask("read")["GBps"])
+        keep(results)
     return results
 
 
@@ -173,16 +255,17 @@ def ratio(ours, theirs):
 def report(options, results, facts):
     own = [n for n in facts if n.startswith("halfbyte")]
     first = facts[own[0]]
-    lines = [f"{first['cpu']}, {options.threads} threads, {os.path.basename(options.model)}, {options.rounds} alternating rounds: median [lowest highest]",
+    where = f" on CPUs {options.cpus}" if options.cpus else ""
+    lines = [f"{first['cpu']}, {options.threads} threads{where}, {os.path.basename(options.model)}, {options.rounds} alternating rounds: median [lowest highest]",
              f"read bandwidth {max(results['read']['GB/s']):.2f} GB/s"]
     for case, by_name in results.items():
         if case == "read":
             continue
         unit = "tokens/s" if case.startswith("prompt") else "steps/s"
         lines += ["", f"{case}, {unit}"]
-        lines += [f"  {name:<26} {spread(values)}" + (share(values, facts[name], results) if case.startswith("decode") and name in own else "")
+        lines += [f"  {name:<26} {spread(values)}" + (share(values, facts[name], results, options.context) if case.startswith("decode") and name in own else "")
                   for name, values in by_name.items()]
-        for mine in own:
+        for mine in (n for n in own if n in by_name):
             lines += [f"  {mine} over {name}: {ratio(by_name[mine], values)}" for name, values in by_name.items() if name not in own]
     if options.rows:
         many = results[f"{options.rows} rows"]
@@ -191,22 +274,32 @@ def report(options, results, facts):
     return "\n".join(lines) + "\n"
 
 
-def share(values, ready, results):
-    rate = statistics.median(values) * ready["decode_bytes_per_token"] / 1e9
-    return f"  {rate:6.2f} GB/s of weights, {100 * rate / max(results['read']['GB/s']):.1f}% of read"
+def share(values, facts, results, context):
+    """A step reads all weights and, in each layer, the keys and values of the context."""
+    read = facts["decode_bytes_per_token"] + context * facts["kv_bytes_per_token"]
+    rate = statistics.median(values) * read / 1e9
+    return f"  {rate:6.2f} GB/s of weights and cache, {100 * rate / max(results['read']['GB/s']):.1f}% of read"
 
 
 def main():
     options = parse()
     if not os.access(options.halfbyte, os.X_OK):
         sys.exit(f"error: there is no {options.halfbyte}\n  build it (cmake --build --preset release), or name it with --halfbyte")
+    cpus = {int(c) for c in options.cpus.split(",")} if options.cpus else None
     sides, facts = contestants(options)
-    results = measure(options, sides)
-    print(report(options, results, facts), end="")
-    if options.json:
-        everything = {"model": os.path.basename(options.model), "threads": options.threads, "rounds": options.rounds, "machine": platform.machine(),
-                      "affinity": len(os.sched_getaffinity(0)), "facts": facts, "results": results}
-        pathlib.Path(options.json).write_text(json.dumps(everything, indent=1) + "\n")
+    cases = cases_of(options)
+    prepare(options, sides, cases)
+    facts.update({name: side.facts for name, side in sides.items()})
+    if cpus:
+        pin(sides, cpus)
+
+    def keep(results):
+        if options.json:
+            everything = {"model": os.path.basename(options.model), "threads": options.threads, "rounds": options.rounds, "context": options.context,
+                          "machine": platform.machine(), "cpus": sorted(os.sched_getaffinity(0)), "facts": facts, "results": results}
+            pathlib.Path(options.json).write_text(json.dumps(everything, indent=1) + "\n")
+
+    print(report(options, measure(options, sides, cases, keep), facts), end="")
 
 
 if __name__ == "__main__":

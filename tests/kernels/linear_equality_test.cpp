@@ -307,6 +307,23 @@ TEST_P(FastLinear, NonFiniteRowsStayAlone) {
   }
 }
 
+// Activations near the end of FP32's range, beside weights whose scales bring the sums back or do not.
+TEST_P(FastLinear, EqualsReferenceOnWideValues) {
+  const LinearKernel& kernel = this->kernel();
+  Source source(37);
+  for (int exponent : {100, 117, 118, 119, 120, 124}) {
+    const int64_t k = 96, n = 24;
+    const QuantLinear w = source.weights(kernel.weights, n, k);
+    std::vector<float> x;
+    for (int m = 0; m < 5; ++m) {
+      const std::vector<float> row = source.row(Rows::kExtremes, k);
+      for (float v : row) x.push_back(m == 4 ? v : std::ldexp(v, exponent));
+    }
+    ASSERT_TRUE(same(run_linear(reference_of(kernel), w, x, 0.0f, nullptr), run_linear(kernel, w, x, 0.0f, nullptr), n))
+        << "2^" << exponent;
+  }
+}
+
 std::vector<Fast> fast_kernels() {
   std::vector<Fast> all;
   for (const LinearKernel& k : all_linear_kernels()) {

@@ -192,8 +192,15 @@ struct LinearFp4 {
 
   static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
                   const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
+    run_rows(packed, tensor_scale, bias, n, k, activations, Row::bytes(k), rows, n_begin, n_end, y, ldy);
+  }
+
+  // The same for rows that lie `row_bytes` apart.
+  static HB_ALWAYS_INLINE void run_rows(const std::byte* packed, float tensor_scale, const float* bias, int64_t n,
+                                        int64_t k, const std::byte* activations, int64_t row_bytes, int64_t rows,
+                                        int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
     const Decoder decoder = Decoder::make();
-    const int64_t blocks = Tiles::blocks(k), tile_bytes = Tiles::tile_bytes(k), row_bytes = Row::bytes(k);
+    const int64_t blocks = Tiles::blocks(k), tile_bytes = Tiles::tile_bytes(k);
     Row x[kMaxTokens];
     for (int64_t m = 0; m < rows; ++m) x[m] = Row::at(activations + m * row_bytes, k);
     const auto tile_at = [&](int64_t first) HB_INLINE_LAMBDA {

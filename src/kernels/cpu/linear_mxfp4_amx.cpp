@@ -1,4 +1,5 @@
 #include "kernels/cpu/fp4_pack.h"
+#include "kernels/cpu/linear_decode_amx.h"
 #include "kernels/cpu/linear_tiles_amx.h"
 #include "kernels/kernel_lists.h"
 
@@ -13,6 +14,12 @@ std::span<const LinearKernel> linear_mxfp4_amx() {
                                 &pack_mxfp4, &quantize_tile_mxfp4_a8),
       amx::tile_kernel<Weights>("linear_mxfp4_a4t_amx", WeightFormat::kMXFP4, ActivationMode::kA4, &mxfp4_packed_bytes,
                                 &pack_mxfp4, &quantize_tile_mxfp4_a4),
+      amx::decode_kernel<Mxfp4Layout, 2>("linear_mxfp4_a16i16_amx", WeightFormat::kMXFP4, ActivationMode::kA16,
+                                         &mxfp4_packed_bytes, &pack_mxfp4, &decode_mxfp4_a16_bytes,
+                                         &quantize_decode_mxfp4_a16),
+      amx::decode_kernel<Mxfp4Layout, 1>("linear_mxfp4_a4_amx", WeightFormat::kMXFP4, ActivationMode::kA4,
+                                         &mxfp4_packed_bytes, &pack_mxfp4, &decode_mxfp4_a4_bytes,
+                                         &quantize_decode_mxfp4_a4),
   };
   return kKernels;
 }

@@ -1,4 +1,5 @@
 #include "kernels/cpu/fp4_pack.h"
+#include "kernels/cpu/linear_decode_amx.h"
 #include "kernels/cpu/linear_tiles_amx.h"
 #include "kernels/kernel_lists.h"
 
@@ -13,6 +14,12 @@ std::span<const LinearKernel> linear_nvfp4_amx() {
                                 &pack_nvfp4, &quantize_tile_nvfp4_a8),
       amx::tile_kernel<Weights>("linear_nvfp4_a4t_amx", WeightFormat::kNVFP4, ActivationMode::kA4, &nvfp4_packed_bytes,
                                 &pack_nvfp4, &quantize_tile_nvfp4_a4),
+      amx::decode_kernel<Nvfp4Layout, 2>("linear_nvfp4_a16i16_amx", WeightFormat::kNVFP4, ActivationMode::kA16,
+                                         &nvfp4_packed_bytes, &pack_nvfp4, &decode_nvfp4_a16_bytes,
+                                         &quantize_decode_nvfp4_a16),
+      amx::decode_kernel<Nvfp4Layout, 1>("linear_nvfp4_a4_amx", WeightFormat::kNVFP4, ActivationMode::kA4,
+                                         &nvfp4_packed_bytes, &pack_nvfp4, &decode_nvfp4_a4_bytes,
+                                         &quantize_decode_nvfp4_a4),
   };
   return kKernels;
 }

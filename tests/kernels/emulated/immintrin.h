@@ -203,6 +203,14 @@ inline __m512 permutexvar_ps(__m512i index, __m512 table) {
   const F32 x = as<F32>(table);
   return make<F32, __m512>([&](int i) { return x.v[at.v[i] & 15]; });
 }
+inline __m512i permutexvar_epi16(__m512i index, __m512i table) {
+  const U16 at = as<U16>(index), x = as<U16>(table);
+  return make<U16>([&](int i) { return x.v[at.v[i] & 31]; });
+}
+inline __m512i broadcast_i64x4(__m256i a) {
+  const auto x = as<Lanes<uint8_t, 32>>(a);
+  return as<__m512i>(Parts<32>{{x, x}});
+}
 inline __m512i shuffle_epi8(__m512i a, __m512i index) {
   const U8 x = as<U8>(a), at = as<U8>(index);
   return make<U8>([&](int i) { return (at.v[i] & 128) != 0 ? 0 : x.v[i / 16 * 16 + (at.v[i] & 15)]; });
@@ -356,6 +364,10 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #define _mm512_max_epu32 hb_emulated::max_epu32
 #define _mm512_mul_ps hb_emulated::mul_ps
 #define _mm512_or_si512 hb_emulated::or_si512
+#define _mm512_broadcast_i64x4 hb_emulated::broadcast_i64x4
+#define _mm512_permutexvar_epi16 hb_emulated::permutexvar_epi16
+#undef _mm512_setr_epi32
+#define _mm512_setr_epi32(...) hb_emulated::as<__m512i>(hb_emulated::I32{{__VA_ARGS__}})
 #define _mm512_permutexvar_ps hb_emulated::permutexvar_ps
 #define _mm512_set1_epi32 hb_emulated::set1_epi32
 #define _mm512_set1_epi8 hb_emulated::set1_epi8
