@@ -11,6 +11,7 @@ Loading and a first run of every case, which fills the contexts, happen before t
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -224,7 +225,8 @@ def pin(sides, cpus):
     """Every thread of this process and of the children to the CPUs; threads that start later inherit it."""
     for pid in [os.getpid()] + [s.child.pid for s in sides.values() if isinstance(s, Halfbyte)]:
         for task in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(task), cpus)
+            with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                os.sched_setaffinity(int(task), cpus)
 
 
 def measure(options, sides, cases, keep):

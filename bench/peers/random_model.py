@@ -33,8 +33,9 @@ def metadata(out, shape):
     letters = gguf_bytes()
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("qwen2" if arch == "qwen2" else "smollm")
-    out.add_token_list(["<|end|>"] + letters + [f"[PAD{i}]" for i in range(1 + len(letters), vocab)])
-    out.add_token_types([gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * len(letters) + [gguf.TokenType.UNUSED] * (vocab - 1 - len(letters)))
+    known = letters + ["ab"]
+    out.add_token_list(["<|end|>"] + known + [f"[PAD{i}]" for i in range(1 + len(known), vocab)])
+    out.add_token_types([gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * len(known) + [gguf.TokenType.UNUSED] * (vocab - 1 - len(known)))
     out.add_token_merges(["a b"])
     out.add_eos_token_id(0)
 

@@ -2,12 +2,12 @@
 //
 // A tile instruction adds in an order of its own, but within one block nothing is rounded: weights are E2M1, activations
 // E2M1 times their scale, or the two bytes of a 16-bit integer, and 16 or 32 such products need at most 24 bits. So one
-// instruction a block gives d_b (docs/numerics.md 3, step 1) of up to 16 rows x 16 outputs, exactly, as FP32, and what is
-// left to the vector instructions is a multiplication and an addition for each block, row and vector of outputs, half or
-// a third of what VNNI needs. FP8 rows need 26 bits and stay with VNNI.
+// instruction a block gives d_b (docs/numerics.md 3, step 1) of up to 16 rows x 16 outputs, exactly, as FP32, and what
+// is left to the vector instructions is a multiplication and an addition for each block, row and vector of outputs. FP8
+// rows need 26 bits and stay with VNNI.
 //
-// Bytes moved: the packed weights once for up to 16 rows. Per 16 x 16 weights: 14 instructions spell the codes out as
-// BF16 (a lookup of 32 words by 4 bits each), 8 stores, one or two products.
+// Bytes moved: the packed weights once for up to 16 rows (AVX-512: 8). Per 16 x 16 weights: 14 instructions spell the
+// codes out as BF16 (a lookup of 32 words by 4 bits each), 8 stores, one or two products.
 //
 // A pair of tiles of 16 outputs runs group by group, each group in three phases through memory of the first-level cache:
 // codes to BF16 operands, products, then scales and the contract's tree.
@@ -23,8 +23,10 @@
 namespace halfbyte::cpu::amx {
 
 inline constexpr int64_t kMaxDecodeRows = 16;
-// Fewer rows are faster with VNNI: a product's cost is that of 16 rows however few there are.
-inline constexpr int64_t kFewestRows = 3;
+// Fewer rows run on AVX-512, which takes up to 8 a pass: a product costs the same for 3 rows as for 16, and storing its
+// sums 16 cycles (bench/results/cpu_peers_2026-11-30.md).
+template <class L>
+inline constexpr int64_t kFewestRows = L::kNvfp4 ? 9 : 8;
 
 template <class L, int kPieces>
 struct LinearDecode {
@@ -162,7 +164,7 @@ struct LinearDecode {
   static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
                   const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
     const int64_t row_bytes = Row::bytes(k);
-    if (rows < kFewestRows || any_wide(activations, row_bytes, rows)) {
+    if (rows < kFewestRows<L> || any_wide(activations, row_bytes, rows)) {
       for (int64_t m = 0; m < rows; m += avx512::kMaxTokens) {
         Vnni::run_rows(packed, tensor_scale, bias, n, k, activations + m * row_bytes, row_bytes,
                        rows - m < avx512::kMaxTokens ? rows - m : avx512::kMaxTokens, n_begin, n_end, y + m * ldy, ldy);
