@@ -30,7 +30,8 @@ struct TextModel {
   // Sorted ids of the added tokens that a turn is made of: special ones and those that the template writes
   // ("<|User|>" of R1 is not marked special). They are never read in text of a request.
   std::vector<int32_t> control_tokens;
-  bool template_reads_thinking = false;  // the template asks for enable_thinking
+  std::shared_ptr<const StepClasses> step_classes;  // where reasoning steps end, for temperature policies
+  bool template_reads_thinking = false;             // the template asks for enable_thinking
 };
 
 // `path`: a Hugging Face folder or a .gguf file. A missing or unusable chat template is no failure here.
@@ -77,7 +78,7 @@ struct Completion {
   int64_t prompt_tokens = 0;
   int64_t reasoning_tokens = 0;
   std::vector<int32_t> token_ids;  // with the token that ended it
-  std::vector<TokenEvent> events;  // one a token, when logprobs or entropy were asked for
+  std::vector<TokenEvent> events;  // one a token, with logprobs, entropy or a temperature policy
   FinishReason finish = FinishReason::kNone;
   CompletionTiming timing;
 };

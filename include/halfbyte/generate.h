@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "halfbyte/temperature_policy.h"
 
 namespace halfbyte {
 
@@ -13,6 +16,7 @@ namespace halfbyte {
 // docs/numerics.md.
 struct SamplingParams {
   float temperature = 1.0f;         // <= 1e-6: greedy
+  TemperaturePolicy policy;         // any rule but kFixed takes the place of `temperature`
   int top_k = 0;                    // 0: off
   float top_p = 1.0f;               // (0, 1]
   float min_p = 0.0f;               // [0, 1]
@@ -37,10 +41,11 @@ const char* finish_reason_name(FinishReason reason);  // "stop", "length", "canc
 // One generated token.
 struct TokenEvent {
   uint64_t request = 0;
-  int32_t token = -1;     // -1 when the event only ends the request
-  int64_t position = 0;   // number of tokens before this one, prompt included
-  float entropy = 0;      // nats, raw logits; when asked for
-  float temperature = 1;  // the one used
+  int32_t token = -1;                       // -1 when the event only ends the request
+  int64_t position = 0;                     // number of tokens before this one, prompt included
+  float entropy = 0;                        // nats, raw logits; when asked for, or under a policy
+  float temperature = 1;                    // the one used; 0 for greedy
+  std::optional<TemperatureChoice> choice;  // why, under a policy
   std::optional<TokenLogprob> logprob;
   std::vector<TokenLogprob> top;  // most likely first
   FinishReason finish = FinishReason::kNone;
@@ -52,6 +57,7 @@ struct GenerateRequest {
   int64_t max_tokens = 0;            // 0: up to the context left
   std::vector<int32_t> stop_tokens;  // end the request; the stop token itself is reported with finish = kStop
   SamplingParams sampling;
+  std::shared_ptr<const StepClasses> step_classes;  // where steps end; any policy but kFixed needs it
 };
 
 }  // namespace halfbyte

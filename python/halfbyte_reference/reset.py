@@ -7,6 +7,10 @@ Per request, before a token is drawn, with H_t the entropy of the raw logits (sa
     H_bar  = mean of all earlier entropies (H_step if none)
     T      = T_high if H_t >= (H_step if H_step > H_bar else tau0) else T_low
 then H_t is appended everywhere. All means exclude H_t. Sums are float64, oldest entropy first.
+
+Ablations, by `rule`: "token" compares with tau0 always; "window" takes the window for H_step always; "step" the step's mean always
+(H_t at its first token); "low-step" is T_low for every token of a confident step. `include_current` counts H_t in H_step (as the
+paper writes it), the window then being the last w entropies with H_t.
 """
 
 from dataclasses import dataclass, field
@@ -31,6 +35,8 @@ class Reset:
     t_low: float
     t_high: float = 1.0
     window: int = 32
+    rule: str = "reset"
+    include_current: bool = False
     _recent: list = field(default_factory=list)      # the last `window` entropies
     _step_sum: float = 0.0
     _step_count: int = 0
@@ -41,20 +47,29 @@ class Reset:
         """(temperature, H_step, H_bar, uncertain) for the token about to be drawn."""
         if boundary:
             self._step_sum, self._step_count = 0.0, 0
-        if self._step_count < self.window:
-            h_step = self._window_mean() if self._recent else h
-        else:
-            h_step = self._step_sum / self._step_count
+        h_step = self._level(h)
         h_bar = self._all_sum / self._all_count if self._all_count else h_step
         uncertain = h_step > h_bar
-        temperature = self.t_high if h >= (h_step if uncertain else self.tau0) else self.t_low
+        threshold = h_step if uncertain and self.rule != "token" else self.tau0
+        high = h >= threshold and (uncertain or self.rule != "low-step")
+        temperature = self.t_high if high else self.t_low
         self._step_sum, self._step_count = self._step_sum + h, self._step_count + 1
         self._all_sum, self._all_count = self._all_sum + h, self._all_count + 1
         self._recent = (self._recent + [h])[-self.window:]
         return temperature, h_step, h_bar, uncertain
 
-    def _window_mean(self):
+    def _level(self, h):
+        if self.rule == "window" or (self.rule != "step" and self._step_count < self.window):
+            return self._window_mean(h)
+        if self.include_current:
+            return (self._step_sum + h) / (self._step_count + 1)
+        return self._step_sum / self._step_count if self._step_count else h
+
+    def _window_mean(self, h):
+        entropies = self._recent
+        if self.include_current or not entropies:
+            entropies = (entropies + [h])[-self.window:]
         total = 0.0
-        for h in self._recent:
-            total += h
-        return total / len(self._recent)
+        for entropy in entropies:
+            total += entropy
+        return total / len(entropies)

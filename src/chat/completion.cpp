@@ -108,11 +108,14 @@ Result<Completion> complete(Engine& engine, const TextModel& text, const Prompt&
   request.max_tokens = options.max_tokens;
   request.stop_tokens = stop_tokens(engine.model(), text);
   request.sampling = options.sampling;
+  request.step_classes = text.step_classes;
 
   Completion out;
   out.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   HB_ASSIGN(const uint64_t id, engine.submit(std::move(request)));
-  HB_TRY(Run(engine, out, stream, on_delta, options.sampling.logprobs >= 0 || options.sampling.entropy).to_end(id));
+  const SamplingParams& p = options.sampling;
+  const bool keep_events = p.logprobs >= 0 || p.entropy || p.policy.rule != TemperatureRule::kFixed;
+  HB_TRY(Run(engine, out, stream, on_delta, keep_events).to_end(id));
   return out;
 }
 

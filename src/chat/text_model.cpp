@@ -44,6 +44,16 @@ std::vector<int32_t> control_tokens(const Tokenizer& tokenizer, std::string_view
   return ids;
 }
 
+std::shared_ptr<const StepClasses> step_classes(const Tokenizer& tokenizer) {
+  auto classes = std::make_shared<StepClasses>(static_cast<size_t>(tokenizer.vocab_size()));
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view text = tokenizer.is_special(id) ? std::string_view() : tokenizer.token_bytes(id);
+    uint8_t& c = (*classes)[static_cast<size_t>(id)];
+    c = text.find("\n\n") != std::string_view::npos ? 2 : text == "\n" ? 1 : 0;
+  }
+  return classes;
+}
+
 }  // namespace
 
 Result<TextModel> open_text_model(const std::string& path) {
@@ -63,6 +73,7 @@ Result<TextModel> open_text_model(const std::string& path) {
     model.template_status = parsed.status();
     model.template_reads_thinking = text->source.find("enable_thinking") != std::string::npos;
   }
+  model.step_classes = step_classes(*model.tokenizer);
   model.control_tokens = control_tokens(*model.tokenizer, text != nullptr ? text->source : std::string_view());
   return model;
 }

@@ -30,6 +30,7 @@ int32_t argmax(std::span<const float> logits, float max) {
 Status check_sampling(const SamplingParams& p, int64_t vocab) {
   const auto in = [](float x, float low, float high) { return x >= low && x <= high; };  // false for NaN
   if (!in(p.temperature, 0.0f, 100.0f)) return bad("temperature", p.temperature, "0 to 100");
+  HB_TRY(check_policy(p.policy));
   if (p.top_k < 0) return bad("top_k", p.top_k, "0 (off) or more");
   if (!in(p.top_p, 0.0f, 1.0f) || p.top_p == 0.0f) return bad("top_p", p.top_p, "more than 0, at most 1");
   if (!in(p.min_p, 0.0f, 1.0f)) return bad("min_p", p.min_p, "0 to 1");
@@ -52,7 +53,7 @@ Sampler::Sampler(int64_t vocab, const LogitFns& fns) : fns_(&fns), weights_(stat
 }
 
 Status Sampler::sample(std::span<float> logits, const SamplingParams& params, const TokenHistory* history,
-                       uint64_t position, SampledToken& out) {
+                       uint64_t position, SampledToken& out, TemperatureState* policy) {
   const auto count = static_cast<int64_t>(logits.size());
   float max = fns_->finite_max(logits.data(), count);
   if (std::isnan(max))
@@ -61,8 +62,15 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
   const float raw_max = max;
   LogitSums sums;
   const bool wants_logprobs = params.logprobs >= 0;
-  if (params.entropy || wants_logprobs) sums = fns_->sums(logits.data(), count, max);
-  out.entropy = params.entropy ? static_cast<float>(sums.entropy) : 0.0f;
+  const bool wants_entropy = params.entropy || policy != nullptr;
+  if (wants_entropy || wants_logprobs) sums = fns_->sums(logits.data(), count, max);
+  out.entropy = wants_entropy ? static_cast<float>(sums.entropy) : 0.0f;
+  float temperature = params.temperature;
+  out.choice.reset();
+  if (policy != nullptr) {
+    out.choice = policy->next(out.entropy);  // the float that is reported: the choice can be checked from the outside
+    temperature = out.choice->temperature;
+  }
   out.top.clear();
   if (wants_logprobs) top_logprobs(logits, params.logprobs, max, sums, out.top);
 
@@ -80,12 +88,12 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
       return invalid_data("logit bias or penalties made a logit infinite at position " + std::to_string(position));
   }
 
-  if (params.temperature <= kGreedyBelow) {
+  if (temperature <= kGreedyBelow) {
     out.temperature = 0.0f;
     out.token = argmax(logits, max);
   } else {
-    out.temperature = params.temperature;
-    out.token = draw(logits, max, params, position);
+    out.temperature = temperature;
+    out.token = draw(logits, max, temperature, params, position);
   }
   out.logprob.reset();
   if (wants_logprobs)
@@ -94,9 +102,10 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
 }
 
 // Min-p, top-k, top-p, then the draw; all in integers.
-int32_t Sampler::draw(std::span<const float> logits, float max, const SamplingParams& params, uint64_t position) {
+int32_t Sampler::draw(std::span<const float> logits, float max, float temperature, const SamplingParams& params,
+                      uint64_t position) {
   const auto count = static_cast<int64_t>(logits.size());
-  uint64_t total = fns_->weights(logits.data(), count, max, params.temperature, weights_.data());
+  uint64_t total = fns_->weights(logits.data(), count, max, temperature, weights_.data());
   const uint64_t random = philox_draw(params.seed, params.choice, position);
   const auto threshold = [&] { return static_cast<uint64_t>((Uint128{random} * total) >> 64); };
 

@@ -12,16 +12,18 @@
 #include "base/result.h"
 #include "decode/logit_sums.h"
 #include "decode/penalties.h"
+#include "decode/reset.h"
 #include "halfbyte/generate.h"
 
 namespace halfbyte {
 
 struct SampledToken {
   int32_t token = -1;
-  float entropy = 0;                    // nats, raw logits; 0 unless asked for
-  float temperature = 1;                // the one used; 0 for greedy
-  std::optional<TokenLogprob> logprob;  // when logprobs >= 0
-  std::vector<TokenLogprob> top;        // [logprobs], most likely first
+  float entropy = 0;                        // nats, raw logits; 0 unless asked for
+  float temperature = 1;                    // the one used; 0 for greedy
+  std::optional<TemperatureChoice> choice;  // with a policy
+  std::optional<TokenLogprob> logprob;      // when logprobs >= 0
+  std::vector<TokenLogprob> top;            // [logprobs], most likely first
 };
 
 // invalid_argument that names the field, its value and its range. `vocab` bounds the ids of logit_bias.
@@ -34,9 +36,10 @@ class Sampler {
   explicit Sampler(int64_t vocab, const LogitFns& fns = best_logit_fns());
 
   // logits [vocab] are overwritten. `history` may be null when no penalty is set. `position`: number of tokens before
-  // the drawn one, prompt included. invalid_data when a logit is NaN or infinite.
+  // the drawn one, prompt included. `policy` chooses the temperature in place of params.temperature and moves on by
+  // one token; null: none. invalid_data when a logit is NaN or infinite.
   Status sample(std::span<float> logits, const SamplingParams& params, const TokenHistory* history, uint64_t position,
-                SampledToken& out);
+                SampledToken& out, TemperatureState* policy = nullptr);
 
  private:
   struct Candidate {
@@ -46,7 +49,8 @@ class Sampler {
 
   void top_logprobs(std::span<const float> logits, int count, float max, const LogitSums& sums,
                     std::vector<TokenLogprob>& out);
-  int32_t draw(std::span<const float> logits, float max, const SamplingParams& params, uint64_t position);
+  int32_t draw(std::span<const float> logits, float max, float temperature, const SamplingParams& params,
+               uint64_t position);
   void keep_min_p(float min_p);
   template <class Enough>
   void keep_prefix(Enough enough);

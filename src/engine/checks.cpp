@@ -71,6 +71,9 @@ Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, 
   HB_TRY(check_tokens(ask.prompt, vocab).with_context("prompt"));
   HB_TRY(check_tokens(ask.stop_tokens, vocab).with_context("stop tokens"));
   HB_TRY(check_sampling(ask.sampling, vocab));
+  if (ask.sampling.policy.rule != TemperatureRule::kFixed && ask.step_classes == nullptr)
+    return invalid_argument("the temperature policy '" + std::string(name_of(ask.sampling.policy.rule)) +
+                            "' needs step_classes, which say where steps end (TextModel has them)");
   if (ask.max_tokens < 0)
     return invalid_argument("max_tokens is " + std::to_string(ask.max_tokens) + ", expected 0 or more");
   if (prompt >= context)
@@ -92,6 +95,7 @@ Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, 
     request->history.emplace(vocab);
     for (const int32_t token : request->tokens) request->history->add_prompt(token);
   }
+  if (ask.sampling.policy.rule != TemperatureRule::kFixed) request->policy.emplace(ask.sampling.policy);
   request->ask = std::move(ask);
   return request;
 }

@@ -123,7 +123,8 @@ class CpuRunner final : public Runner {
         const std::span<float> row(logits_.data() + i * vocab_, static_cast<size_t>(vocab_));
         const Status status = samplers_[static_cast<size_t>(thread)].sample(
             row, request.ask.sampling, request.history ? &*request.history : nullptr,
-            static_cast<uint64_t>(request.length()), sampled_[static_cast<size_t>(i)]);
+            static_cast<uint64_t>(request.length()), sampled_[static_cast<size_t>(i)],
+            request.policy ? &*request.policy : nullptr);
         if (!status.ok()) request.failure = status.message();
       }
     };

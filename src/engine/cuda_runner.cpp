@@ -13,7 +13,8 @@ namespace {
 
 bool device_draws(const Request& request) {
   const SamplingParams& p = request.ask.sampling;
-  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && p.logprobs < 0 && !request.history;
+  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && p.logprobs < 0 && !request.history &&
+         !request.policy;
 }
 
 class CudaRunner final : public Runner {
@@ -138,8 +139,9 @@ class CudaRunner final : public Runner {
       return {};
     }
     HB_TRY(pass_->logits(static_cast<int>(pick), row_logits_));
-    const Status status = sampler_.sample(row_logits_, p, request.history ? &*request.history : nullptr,
-                                          static_cast<uint64_t>(request.length()), out);
+    const Status status =
+        sampler_.sample(row_logits_, p, request.history ? &*request.history : nullptr,
+                        static_cast<uint64_t>(request.length()), out, request.policy ? &*request.policy : nullptr);
     if (!status.ok()) request.failure = status.message();
     return {};
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decode/penalties.h"
+#include "decode/reset.h"
 #include "engine/block_manager.h"
 #include "halfbyte/generate.h"
 
@@ -19,14 +20,19 @@ struct Request {
   GenerateRequest ask;          // the prompt has moved to `tokens`
   std::vector<int32_t> tokens;  // prompt, then what was generated
   int64_t prompt_tokens = 0;
-  int64_t limit = 0;                      // the request ends when `tokens` is this long
-  int64_t computed = 0;                   // positions whose keys and values exist
-  BlockTable pages;                       // holds at least `computed` positions; empty while waiting
-  std::optional<TokenHistory> history;    // when a penalty needs it
-  std::unique_ptr<std::byte[]> saved_kv;  // bytes of a preempted request's pages, in order
-  std::string failure;                    // set by the runner: ends the request, and only this one
+  int64_t limit = 0;                       // the request ends when `tokens` is this long
+  int64_t computed = 0;                    // positions whose keys and values exist
+  BlockTable pages;                        // holds at least `computed` positions; empty while waiting
+  std::optional<TokenHistory> history;     // when a penalty needs it
+  std::optional<TemperatureState> policy;  // when one chooses the temperature
+  std::unique_ptr<std::byte[]> saved_kv;   // bytes of a preempted request's pages, in order
+  std::string failure;                     // set by the runner: ends the request, and only this one
 
   bool in_prompt() const { return computed < prompt_tokens; }
+  uint8_t step_class(int32_t token) const {
+    const auto at = static_cast<size_t>(token);
+    return at < ask.step_classes->size() ? (*ask.step_classes)[at] : 0;  // ids beyond the tokenizer's are padding
+  }
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
 };
 
