@@ -67,6 +67,8 @@ Command add_inspect(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_quantize(CLI::App& app);
+Command add_trace(CLI::App& app);
+Command add_calibrate(CLI::App& app);
 
 // One line on stderr, "error: ...", and the exit code that goes with the status.
 int fail(const Status& status);

@@ -97,6 +97,8 @@ int run_main(int argc, char** argv) {
       {"tokenize", "Show the tokens of a text", add_tokenize},
       {"bench", "Measure tokens per second against the machine's read bandwidth", add_bench},
       {"quantize", "Round a model and write it as a folder", add_quantize},
+      {"trace", "Answer a prompt and show how sure the model was of each token", add_trace},
+      {"calibrate", "Find the values that a method needs for this model", add_calibrate},
   };
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : kCommands) {

@@ -10,6 +10,7 @@
 #include "halfbyte/chat.h"
 #include "halfbyte/engine.h"
 #include "model_options.h"
+#include "policy_options.h"
 
 namespace halfbyte::tools {
 
@@ -20,6 +21,7 @@ struct RunOptions {
   std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
   std::optional<int> top_k, logprobs;
   std::optional<uint64_t> seed;
+  PolicyOptions policy;
   std::vector<std::string> stop;
   int think = 0;  // 1: --think, -1: --no-think, 0: the template's own default
   bool raw = false, json = false, verbose = false, quiet = false;
@@ -34,7 +36,21 @@ struct Chat {
   CompletionOptions completion;
   ChatRenderOptions render;
   std::string system;
+  std::string policy_source;  // where a policy's numbers come from
 };
+
+// What run and trace share: the flags of the prompt and of the sampling, the model with its engine, and the prompt.
+void add_prompt_flags(Flags& flags, CLI::App& app, RunOptions& options);
+void add_sampling_flags(Flags& flags, RunOptions& options);
+Status check_prompt_options(const RunOptions& options);
+// The prompt of the command line or of a pipe; nothing: on a terminal.
+Result<std::optional<std::string>> given_prompt(const RunOptions& options);
+Result<Chat> open_chat(const RunOptions& options);
+Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const std::string& text);
+// A first argument that is no model may be a prompt: the status with that said.
+Status explain_missing_model(const RunOptions& options, Status status);
+// "temperature 0.6, top-p 0.95, seed 1" or the policy with its source.
+std::string sampling_line(const Chat& chat);
 
 // Prints an answer as it comes: reasoning in grey where it is shown.
 class AnswerPrinter {

@@ -103,10 +103,9 @@ class Session {
   }
 
   void show() const {
-    print_err(fmt::format("{}  {:<9} {}\n  {:<9} {}, seed {}\n",
-                          model_table(*chat_.model, chat_.engine->metrics().context), "system",
-                          chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling",
-                          sampling_text(chat_.completion.sampling), chat_.completion.sampling.seed));
+    print_err(fmt::format("{}  {:<9} {}\n  {:<9} {}\n", model_table(*chat_.model, chat_.engine->metrics().context),
+                          "system", chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling",
+                          sampling_line(chat_)));
   }
 
   Status set(std::string_view text) {

@@ -60,9 +60,10 @@ SamplingParams default_sampling(const Model& model);
 
 struct CompletionOptions {
   SamplingParams sampling;
-  int64_t max_tokens = 0;          // 0: up to the context left
-  std::vector<std::string> stops;  // stop strings, left out of the text
-  bool split_reasoning = true;     // false: reasoning stays in the answer, tags and all
+  int64_t max_tokens = 0;                           // 0: up to the context left
+  std::vector<std::string> stops;                   // stop strings, left out of the text
+  bool split_reasoning = true;                      // false: reasoning stays in the answer, tags and all
+  std::function<void(const TokenEvent&)> on_token;  // sees each token before its text, on the caller's thread
 };
 
 struct CompletionTiming {

@@ -3,6 +3,7 @@
 // field and per layer.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,13 @@ struct LinearOverride {
   bool operator==(const LinearOverride&) const = default;
 };
 
+// ReSET's calibrated values (halfbyte calibrate reset); they hold for this model in this plan.
+struct ResetValues {
+  double tau0 = 0;  // nats
+  float t_low = 0;
+  bool operator==(const ResetValues&) const = default;
+};
+
 struct PrecisionPlan {
   std::string preset = "bf16";  // the name it started from
   LinearPlan linear;            // every linear of the decoder layers
@@ -49,6 +57,7 @@ struct PrecisionPlan {
   KvKind kv = KvKind::kBF16;
   KvScale kv_scale = KvScale::kCheckpoint;
   std::vector<LinearOverride> overrides;
+  std::optional<ResetValues> reset;  // nothing: not calibrated
   bool operator==(const PrecisionPlan&) const = default;
 
   // The linear plan of one module after the overrides; `name` without the "model." prefix.

@@ -16,13 +16,13 @@ namespace halfbyte {
 // all earlier entropies: a step is uncertain when H_step > H_bar, and the temperature is t_high when H_t >= threshold, else
 // t_low. The rules below kReset are its ablations.
 enum class TemperatureRule : uint8_t {
-  kFixed,      // SamplingParams::temperature, whatever the entropy
-  kReset,      // threshold: H_step in an uncertain step, else tau0. H_step: the mean of the last `window` entropies until
-               // the step holds `window` of them, then the mean of the step
-  kToken,      // threshold: tau0 always
-  kWindow,     // as kReset, H_step always the mean of the last `window` entropies
-  kStep,       // as kReset, H_step always the mean of the step (H_t at its first token)
-  kLowStep,    // as kReset, but t_low for every token of a confident step
+  kFixed,    // SamplingParams::temperature, whatever the entropy
+  kReset,    // threshold: H_step in an uncertain step, else tau0. H_step: the mean of the last `window` entropies until
+             // the step holds `window` of them, then the mean of the step
+  kToken,    // threshold: tau0 always
+  kWindow,   // as kReset, H_step always the mean of the last `window` entropies
+  kStep,     // as kReset, H_step always the mean of the step (H_t at its first token)
+  kLowStep,  // as kReset, but t_low for every token of a confident step
 };
 const char* name_of(TemperatureRule rule);  // "fixed", "reset", "token", "window", "step", "low-step"
 // invalid_argument with the list of names.
@@ -40,7 +40,7 @@ struct TemperaturePolicy {
 
 // What a policy saw and chose for one token.
 struct TemperatureChoice {
-  float temperature = 1;  // <= 1e-6: greedy
+  float temperature = 1;    // <= 1e-6: greedy
   double step_mean = 0;     // H_step
   double running_mean = 0;  // H_bar
   double threshold = 0;     // that H_t was compared with

@@ -9,8 +9,11 @@ namespace {
 
 class Run {
  public:
-  Run(Engine& engine, Completion& out, OutputText& text, const OnDelta& on_delta, bool keep_events)
-      : engine_(engine), out_(out), text_(text), on_delta_(on_delta), keep_events_(keep_events) {}
+  Run(Engine& engine, Completion& out, OutputText& text, const CompletionOptions& options, const OnDelta& on_delta)
+      : engine_(engine), out_(out), text_(text), options_(options), on_delta_(on_delta) {
+    const SamplingParams& p = options.sampling;
+    keep_events_ = p.logprobs >= 0 || p.entropy || p.policy.rule != TemperatureRule::kFixed;
+  }
 
   Status to_end(uint64_t request) {
     const Stopwatch clock;
@@ -43,6 +46,7 @@ class Run {
     if (!stopped_ && e.token >= 0) {
       out_.token_ids.push_back(e.token);
       if (keep_events_) out_.events.push_back(e);
+      if (options_.on_token) options_.on_token(e);
       OutputDelta delta;
       const bool found_stop = text_.push(e.token, delta);
       append(delta);
@@ -82,6 +86,7 @@ class Run {
   Engine& engine_;
   Completion& out_;
   OutputText& text_;
+  const CompletionOptions& options_;
   const OnDelta& on_delta_;
   bool keep_events_;
   bool stopped_ = false;  // we want no more
@@ -113,9 +118,7 @@ Result<Completion> complete(Engine& engine, const TextModel& text, const Prompt&
   Completion out;
   out.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   HB_ASSIGN(const uint64_t id, engine.submit(std::move(request)));
-  const SamplingParams& p = options.sampling;
-  const bool keep_events = p.logprobs >= 0 || p.entropy || p.policy.rule != TemperatureRule::kFixed;
-  HB_TRY(Run(engine, out, stream, on_delta, keep_events).to_end(id));
+  HB_TRY(Run(engine, out, stream, options, on_delta).to_end(id));
   return out;
 }
 

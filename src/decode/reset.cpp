@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/quote.h"
+
 namespace halfbyte {
 namespace {
 
@@ -37,7 +39,7 @@ Result<TemperatureRule> parse_temperature_rule(std::string_view name) {
     if (name == known) return rule;
     names += (names.empty() ? "" : ", ") + std::string(known);
   }
-  return invalid_argument("the temperature policy is '" + std::string(name) + "', expected one of " + names);
+  return invalid_argument("the temperature policy is " + quote(name) + ", expected one of " + names);
 }
 
 Status check_policy(const TemperaturePolicy& p) {

@@ -34,7 +34,7 @@ class TemperatureState {
   size_t oldest_ = 0;           // its place once the ring is full
   double step_sum_ = 0, all_sum_ = 0;
   int64_t step_count_ = 0, all_count_ = 0;
-  bool boundary_ = false;      // the next token begins a step
+  bool boundary_ = false;       // the next token begins a step
   bool after_newline_ = false;  // the last token was one newline
 };
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/cpu_topology.h"
+#include "base/quote.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 
@@ -72,8 +73,8 @@ Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, 
   HB_TRY(check_tokens(ask.stop_tokens, vocab).with_context("stop tokens"));
   HB_TRY(check_sampling(ask.sampling, vocab));
   if (ask.sampling.policy.rule != TemperatureRule::kFixed && ask.step_classes == nullptr)
-    return invalid_argument("the temperature policy '" + std::string(name_of(ask.sampling.policy.rule)) +
-                            "' needs step_classes, which say where steps end (TextModel has them)");
+    return invalid_argument("the temperature policy " + quote(name_of(ask.sampling.policy.rule)) +
+                            " needs step_classes, which say where steps end (TextModel has them)");
   if (ask.max_tokens < 0)
     return invalid_argument("max_tokens is " + std::to_string(ask.max_tokens) + ", expected 0 or more");
   if (prompt >= context)

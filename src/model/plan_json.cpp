@@ -62,6 +62,19 @@ Status read_override(const JsonValue& object, LinearOverride& change) {
   return {};
 }
 
+Status read_reset(const JsonValue& object, ResetValues& reset) {
+  HB_ASSIGN(const auto members, object.members());
+  for (const auto& [key, value] : members) {
+    if (key != "tau0" && key != "t_low") return unknown_key(object, key, "tau0 or t_low");
+    HB_ASSIGN(const double number, value.as_double());
+    if (number < 0 || number > 100) return value.error("is outside 0 to 100");
+    if (key == "tau0") reset.tau0 = number;
+    if (key == "t_low") reset.t_low = static_cast<float>(number);
+  }
+  if (members.size() != 2) return object.error("expected tau0 and t_low");
+  return {};
+}
+
 Status read_plan(const JsonValue& root, PrecisionPlan& plan) {
   HB_ASSIGN(const auto members, root.members());
   for (const auto& [key, value] : members) {
@@ -85,8 +98,10 @@ Status read_plan(const JsonValue& root, PrecisionPlan& plan) {
     } else if (key == "overrides") {
       HB_ASSIGN(const auto elements, value.elements());
       for (const JsonValue& element : elements) HB_TRY(read_override(element, plan.overrides.emplace_back()));
+    } else if (key == "reset") {
+      HB_TRY(read_reset(value, plan.reset.emplace()));
     } else {
-      return unknown_key(root, key, "version, preset, linear, head, embedding, kv, kv_scale or overrides");
+      return unknown_key(root, key, "version, preset, linear, head, embedding, kv, kv_scale, overrides or reset");
     }
   }
   return {};
@@ -110,6 +125,7 @@ std::string plan_to_json(const PrecisionPlan& plan) {
     for (const std::string& field : change.fields) item[field] = values.at(field);
     out["overrides"].push_back(std::move(item));
   }
+  if (plan.reset) out["reset"] = {{"tau0", plan.reset->tau0}, {"t_low", plan.reset->t_low}};
   return out.dump(2) + "\n";
 }
 

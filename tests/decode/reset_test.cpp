@@ -12,8 +12,8 @@
 namespace halfbyte {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::GoldenFile;
+using ::testing::HasSubstr;
 
 TemperaturePolicy policy_of(const GoldenFile& g, const std::string& name) {
   TemperaturePolicy p;
@@ -60,7 +60,8 @@ TEST(Reset, ChecksItsFields) {
   p.tau0 = 0.5;
   p.t_low = -1;
   EXPECT_THAT(check_policy(p).message(), HasSubstr("t_low is -1"));
-  EXPECT_THAT(parse_temperature_rule("hot").status().message(), HasSubstr("fixed, reset, token, window, step, low-step"));
+  EXPECT_THAT(parse_temperature_rule("hot").status().message(),
+              HasSubstr("fixed, reset, token, window, step, low-step"));
   EXPECT_EQ(*parse_temperature_rule("low-step"), TemperatureRule::kLowStep);
 }
 

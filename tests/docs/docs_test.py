@@ -8,7 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-EXAMPLES = [("docs/formats.md", ["tests/docs/formats_example_test.cpp"]),
+EXAMPLES = [("docs/formats.md", ["tests/docs/formats_example_test.cpp"]), ("docs/reset.md", ["tests/docs/reset_example_test.cpp"]),
             ("docs/library.md", ["examples/chat.cpp", "examples/batch.cpp"])]
 
 

@@ -1,0 +1,165 @@
+// What run and trace share: from flags to a model that is ready to answer.
+#include <fmt/format.h>
+
+#include <climits>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <random>
+
+#include "base/utf8.h"
+#include "chat/sampling_defaults.h"
+#include "model/config.h"
+#include "run.h"
+
+namespace halfbyte::tools {
+namespace {
+
+void apply(const std::optional<double>& given, float& value) {
+  if (given) value = static_cast<float>(*given);
+}
+
+// The maker's sampling, then the flags.
+SamplingParams sampling_of(const RunOptions& options, const GenerationConfig& maker) {
+  SamplingParams p = default_sampling(maker);
+  // Asking for any way of drawing means drawing.
+  const bool draws = options.top_p || options.top_k || options.min_p;
+  if (draws && p.temperature == 0) p.temperature = 1.0f;
+  apply(options.temperature, p.temperature);
+  apply(options.top_p, p.top_p);
+  apply(options.min_p, p.min_p);
+  apply(options.repetition_penalty, p.repetition_penalty);
+  apply(options.frequency_penalty, p.frequency_penalty);
+  apply(options.presence_penalty, p.presence_penalty);
+  if (options.top_k) p.top_k = *options.top_k;
+  if (options.logprobs) p.logprobs = *options.logprobs;
+  p.seed = options.seed ? *options.seed : std::random_device{}();
+  return p;
+}
+
+// Model and engine. With --device auto a model that a CUDA device's kernels do not have runs on the CPU, and says so.
+Status load_engine(const std::string& path, const ModelOptions& options, Chat& chat) {
+  HB_ASSIGN(chat.model, load_model(path, options));
+  auto engine = make_engine(chat.model, options, 1);
+  if (engine.ok()) {
+    chat.engine = std::move(engine).value();
+    return {};
+  }
+  const bool may_fall_back = options.device == "auto" && engine.status().code() == StatusCode::kUnsupported;
+  if (!may_fall_back || chosen_device(options).value() != "cuda") return engine.status();
+  note("on the CPU: " + engine.status().message());
+  ModelOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  return load_engine(path, on_cpu, chat);
+}
+
+}  // namespace
+
+Status check_prompt_options(const RunOptions& options) {
+  if (options.raw && (!options.system.empty() || options.think != 0)) {
+    return invalid_argument("--raw sends the prompt as it is: --system, --think and --no-think have no place in it");
+  }
+  if (!options.prompt.empty() && !options.prompt_flag.empty() && !from_environment("HALFBYTE_PROMPT")) {
+    return invalid_argument("the prompt is given twice: as an argument and with --prompt");
+  }
+  for (const auto& [flag, text] :
+       {std::pair("--system", &options.system), std::pair("--prompt", &options.prompt_flag)}) {
+    if (const auto at = find_invalid_utf8(*text))
+      return invalid_argument(fmt::format("{} is not UTF-8 at byte {}", flag, *at));
+  }
+  return {};
+}
+
+Result<Chat> open_chat(const RunOptions& options) {
+  HB_ASSIGN(const std::string path, model_path(options.model.model));
+  Chat chat;
+  HB_ASSIGN(chat.text, open_text_model(path));
+  if (!options.raw) {
+    HB_TRY(chat.text.template_status);
+    if (options.think != 0 && !chat.text.template_reads_thinking) {
+      return invalid_argument(fmt::format("{}: the model's chat template has no switch for thinking; leave out {}",
+                                          path, options.think > 0 ? "--think" : "--no-think"));
+    }
+  }
+  if (options.think != 0) chat.render.kwargs_json = {{"enable_thinking", options.think > 0 ? "true" : "false"}};
+  chat.system = options.system;
+  HB_TRY(read_size(options.max_tokens, "--max-tokens", chat.completion.max_tokens));
+  chat.completion.stops = options.stop;
+  HB_TRY(load_engine(path, options.model, chat));
+  chat.completion.sampling = sampling_of(options, chat.model->config().generation);
+  HB_ASSIGN(ChosenPolicy chosen, choose_policy(options.policy, *chat.model, options.temperature.has_value()));
+  chat.completion.sampling.policy = chosen.policy;
+  chat.policy_source = chosen.source;
+  return chat;
+}
+
+Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const std::string& text) {
+  if (options.raw) return raw_prompt(chat.text, text);
+  std::vector<ChatMessage> messages;
+  if (!chat.system.empty()) messages.push_back({.role = "system", .content = chat.system});
+  messages.push_back({.role = "user", .content = text});
+  return chat_prompt(chat.text, messages, chat.render);
+}
+
+Result<std::optional<std::string>> given_prompt(const RunOptions& options) {
+  std::string text = options.prompt_flag;
+  if (!options.prompt.empty()) text = fmt::format("{}", fmt::join(options.prompt, " "));
+  if (text.empty() && !stdin_is_terminal()) {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    if (!text.empty() && text.back() == '\n') text.pop_back();
+    if (text.empty())
+      return invalid_argument("there is no prompt: stdin is empty; give one as an argument or pipe one in");
+  }
+  if (text.empty()) return std::optional<std::string>();
+  if (const auto at = find_invalid_utf8(text)) {
+    return invalid_argument(
+        fmt::format("the prompt is not valid UTF-8: byte {} is 0x{:02x}", *at, static_cast<unsigned char>(text[*at])));
+  }
+  return std::optional<std::string>(std::move(text));
+}
+
+Status explain_missing_model(const RunOptions& options, Status status) {
+  std::error_code failure;
+  const std::string& model = options.model.model;
+  const bool looks_like_path = model.find(' ') == std::string::npos && model.find_first_of("/.") != std::string::npos;
+  if (status.code() != StatusCode::kNotFound || looks_like_path || model.empty() ||
+      std::filesystem::exists(model, failure))
+    return status;
+  return not_found(status.message() +
+                   "; the first argument is the MODEL: to ask the default model, write --prompt \"...\"");
+}
+
+std::string sampling_line(const Chat& chat) {
+  const SamplingParams& p = chat.completion.sampling;
+  if (p.policy.rule == TemperatureRule::kFixed) return fmt::format("{}, seed {}", sampling_text(p), p.seed);
+  return fmt::format("{} ({}), top-p {:g}, top-k {}, min-p {:g}, seed {}", policy_text(p.policy), chat.policy_source,
+                     p.top_p, p.top_k, p.min_p, p.seed);
+}
+
+void add_sampling_flags(Flags& flags, RunOptions& o) {
+  flags.option("--temperature", o.temperature, "0 is greedy (default: generation_config.json's, or greedy)");
+  flags.option("--top-p", o.top_p, "Draw from the most likely tokens that make up this probability");
+  flags.option("--top-k", o.top_k, "Draw from so many tokens; 0: off")->check(whole_number(0, INT_MAX));
+  flags.option("--min-p", o.min_p, "Draw from tokens at least this likely, relative to the most likely one");
+  flags.option("--repetition-penalty", o.repetition_penalty, "Of tokens in prompt and answer; 1: off");
+  flags.option("--frequency-penalty", o.frequency_penalty, "For each occurrence in the answer; 0: off");
+  flags.option("--presence-penalty", o.presence_penalty, "Once for each token of the answer; 0: off");
+  flags.option("--seed", o.seed, "Same seed, same answer (default: a random one, which --json and the table show)")
+      ->check(whole_number(0, UINT64_MAX));
+  flags.option("--max-tokens", o.max_tokens, "Most tokens of an answer, e.g. 512 or 4K (default: the context left)");
+  flags.option("--stop", o.stop, "A text that ends the answer; may be given several times")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_policy_flags(flags, o.policy);
+}
+
+void add_prompt_flags(Flags& flags, CLI::App& app, RunOptions& options) {
+  flags.text("-p,--prompt", options.prompt_flag, "The same, without naming a model");
+  flags.text("--system", options.system, "System message");
+  app.add_flag("--think,!--no-think", options.think, "Switch the model's reasoning on or off, where its template can")
+      ->envname("HALFBYTE_THINK");
+  flags.flag("--raw", options.raw, "Send the prompt as it is, without the chat template");
+}
+
+}  // namespace halfbyte::tools

@@ -1,0 +1,235 @@
+// halfbyte trace: an answer with the numbers behind each token, as JSON lines and as a page.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <numeric>
+
+#include "decode/logit_sums.h"
+#include "decode/reset.h"
+#include "run.h"
+#include "text/detokenizer.h"
+#include "trace_record.h"
+
+namespace halfbyte::tools {
+namespace {
+
+constexpr size_t kCandidates = 5;
+
+struct TraceOptions {
+  RunOptions run;
+  std::string jsonl, html, compare, reference;
+};
+
+// Collects a record a token: the tap sees the raw logits, and just after it the event says what became of them.
+class Tracer {
+ public:
+  explicit Tracer(const Chat& chat)
+      : tokenizer_(*chat.text.tokenizer),
+        classes_(*chat.text.step_classes),
+        text_(chat.text.tokenizer, /*skip_special=*/false),
+        shadow_(shadow_policy()) {}
+
+  void see_logits(std::span<const float> logits) { logits_.assign(logits.begin(), logits.end()); }
+
+  void see_token(const TokenEvent& e) {
+    TraceToken t;
+    t.index = static_cast<int64_t>(tokens_.size());
+    t.token = e.token;
+    text_.push(e.token, t.text);
+    t.entropy = e.entropy;
+    t.temperature = e.temperature;
+    const TemperatureChoice seen = e.choice ? *e.choice : shadow_.next(e.entropy);
+    if (e.choice) t.threshold = seen.threshold;
+    if (!e.choice) shadow_.accept(class_of(e.token));
+    t.step_mean = seen.step_mean;
+    t.running_mean = seen.running_mean;
+    t.boundary = seen.boundary;
+    t.uncertain = seen.uncertain;
+    t.top = candidates(e.temperature);
+    tokens_.push_back(std::move(t));
+  }
+
+  std::vector<TraceToken> finish(int64_t reasoning_tokens) {
+    if (!tokens_.empty()) text_.flush(tokens_.back().text);
+    for (TraceToken& t : tokens_) t.reasoning = t.index < reasoning_tokens;
+    return std::move(tokens_);
+  }
+
+ private:
+  // Step and running means without a policy: ReSET's, whose thresholds are not shown.
+  static TemperaturePolicy shadow_policy() {
+    TemperaturePolicy policy;
+    policy.rule = TemperatureRule::kReset;
+    return policy;
+  }
+
+  uint8_t class_of(int32_t token) const {
+    const auto at = static_cast<size_t>(token);
+    return at < classes_.size() ? classes_[at] : 0;
+  }
+
+  // The draw's own integer weights over their sum.
+  std::vector<float> probabilities(const std::vector<int32_t>& ids, float temperature) {
+    std::vector<float> out;
+    if (temperature <= 1e-6f) {
+      for (const int32_t id : ids) out.push_back(id == ids.front() ? 1.0f : 0.0f);
+      return out;
+    }
+    const auto count = static_cast<int64_t>(logits_.size());
+    const LogitFns& fns = best_logit_fns();
+    weights_.resize(logits_.size());
+    const float max = fns.finite_max(logits_.data(), count);
+    const auto total = static_cast<double>(fns.weights(logits_.data(), count, max, temperature, weights_.data()));
+    for (const int32_t id : ids) out.push_back(static_cast<float>(weights_[static_cast<size_t>(id)] / total));
+    return out;
+  }
+
+  std::vector<TraceCandidate> candidates(float temperature) {
+    ids_.resize(logits_.size());
+    std::iota(ids_.begin(), ids_.end(), 0);
+    const size_t kept = std::min(kCandidates, ids_.size());
+    const auto likelier = [this](int32_t a, int32_t b) {
+      const float x = logits_[static_cast<size_t>(a)], y = logits_[static_cast<size_t>(b)];
+      return x != y ? x > y : a < b;
+    };
+    std::partial_sort(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(kept), ids_.end(), likelier);
+    ids_.resize(kept);
+    const std::vector<float> before = probabilities(ids_, 1.0f), after = probabilities(ids_, temperature);
+    std::vector<TraceCandidate> out;
+    for (size_t i = 0; i < ids_.size(); ++i)
+      out.push_back({ids_[i], std::string(tokenizer_.token_bytes(ids_[i])), before[i], after[i]});
+    return out;
+  }
+
+  const Tokenizer& tokenizer_;
+  const StepClasses& classes_;
+  Detokenizer text_;
+  TemperatureState shadow_;
+  std::vector<float> logits_;
+  std::vector<uint32_t> weights_;
+  std::vector<int32_t> ids_;
+  std::vector<TraceToken> tokens_;
+};
+
+Status check_options(const TraceOptions& options) {
+  if (options.jsonl.empty() && options.html.empty())
+    return invalid_argument("nothing to write: give --jsonl FILE, --html FILE or both");
+  if (!options.reference.empty() && options.compare.empty())
+    return invalid_argument("--reference names the model of --compare PLAN, which is missing");
+  return check_prompt_options(options.run);
+}
+
+// What the second plan makes of the same tokens, teacher-forced.
+Status compare(const TraceOptions& options, const Prompt& prompt, std::vector<TraceToken>& tokens, const Chat& chat) {
+  ModelOptions other = options.run.model;
+  other.plan = options.compare;
+  if (!options.reference.empty()) other.model = options.reference;
+  HB_ASSIGN(const std::string path, model_path(other.model));
+  HB_ASSIGN(const std::shared_ptr<Model> model, load_model(path, other));
+  for (const std::string& n : model->summary().notes) note("--compare: " + n);
+  const int64_t vocab = chat.model->summary().vocab;
+  if (model->summary().vocab != vocab)
+    return invalid_argument(fmt::format("--compare: {} has a vocabulary of {} tokens, the traced model {}", path,
+                                        model->summary().vocab, vocab));
+  HB_ASSIGN(const std::unique_ptr<Engine> engine, make_engine(model, other, 1));
+  std::vector<int32_t> all = prompt.tokens;
+  for (const TraceToken& t : tokens) all.push_back(t.token);
+  ScoreOptions as_generated;
+  as_generated.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  HB_ASSIGN(const ScoreResult score, engine->score(all, as_generated));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t at = prompt.tokens.size() - 1 + i;
+    const int32_t best = score.argmax[at];
+    tokens[i].other = TraceOther{best, std::string(chat.text.tokenizer->token_bytes(best)), score.entropies[at],
+                                 std::exp(score.logprobs[at])};
+  }
+  return {};
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  if (path == "-") return write_out(text) ? Status() : invalid_argument("stdout cannot be written");
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  return out ? Status() : invalid_argument(path + ": cannot be written");
+}
+
+Status write_files(const TraceOptions& options, const TraceHead& head, const std::vector<TraceToken>& tokens) {
+  if (!options.jsonl.empty()) {
+    std::string lines;
+    for (const TraceToken& t : tokens) lines += trace_json_line(t);
+    HB_TRY(write_file(options.jsonl, lines));
+  }
+  if (!options.html.empty()) HB_TRY(write_file(options.html, trace_page(head, tokens)));
+  return {};
+}
+
+// Generates and prints the answer (not where stdout gets the records).
+Result<std::vector<TraceToken>> generate(const TraceOptions& options, Chat& chat, const Prompt& prompt) {
+  Tracer tracer(chat);
+  chat.completion.sampling.entropy = true;
+  chat.completion.on_token = [&](const TokenEvent& e) { tracer.see_token(e); };
+  chat.engine->set_logits_tap([&](uint64_t, int64_t, std::span<const float> logits) { tracer.see_logits(logits); });
+  const bool print = options.jsonl != "-" && options.html != "-";
+  AnswerPrinter printer(/*show_reasoning=*/true, stdout_has_color());
+  hold_interrupts();
+  auto completion = complete(*chat.engine, chat.text, prompt, chat.completion, [&](const OutputDelta& delta) {
+    return (!print || printer.print(delta)) && !interrupted();
+  });
+  if (print) printer.finish();
+  chat.engine->set_logits_tap(nullptr);
+  if (!completion.ok()) return completion.status();
+  return tracer.finish(completion->reasoning_tokens);
+}
+
+int trace(const TraceOptions& options) {
+  if (const Status status = check_options(options); !status.ok()) return fail(status);
+  const auto text = given_prompt(options.run);
+  if (!text.ok()) return fail(text.status());
+  if (!*text) return fail("trace needs a prompt: give one as an argument or pipe one in");
+  auto chat = open_chat(options.run);
+  if (!chat.ok()) return fail(explain_missing_model(options.run, chat.status()));
+  const auto prompt = make_prompt(*chat, options.run, **text);
+  if (!prompt.ok()) return fail(prompt.status());
+  if (!chat->policy_source.empty() && !options.run.quiet) note(sampling_line(*chat));
+  auto tokens = generate(options, *chat, *prompt);
+  if (!tokens.ok()) return fail(tokens.status());
+  const bool cut = interrupted();  // what there is gets written
+  TraceHead head{chat->model->summary().path, plan_text(chat->model->plan()), sampling_line(*chat), **text, "", {}};
+  head.model = head.model.substr(head.model.find_last_of('/') + 1);
+  if (!chat->policy_source.empty()) head.t_high = chat->completion.sampling.policy.t_high;
+  if (!options.compare.empty() && !cut && !tokens->empty()) {
+    head.other_plan = options.compare + (options.reference.empty() ? "" : " of " + options.reference);
+    if (const Status status = compare(options, *prompt, *tokens, *chat); !status.ok()) return fail(status);
+  }
+  if (const Status status = write_files(options, head, *tokens); !status.ok()) return fail(status);
+  for (const std::string& file : {options.jsonl, options.html})
+    if (!file.empty() && file != "-" && !options.run.quiet) note(fmt::format("{} tokens in {}", tokens->size(), file));
+  return cut ? end_interrupted() : kDone;
+}
+
+}  // namespace
+
+Command add_trace(CLI::App& app) {
+  auto options = std::make_shared<TraceOptions>();
+  Flags flags(app);
+  add_model_argument(flags, options->run.model);
+  flags.words("PROMPT", options->run.prompt, "What to answer (default: stdin)");
+  add_prompt_flags(flags, app, options->run);
+  flags.option("--jsonl", options->jsonl, "Write one JSON object a token here; -: stdout");
+  flags.option("--html", options->html,
+               "Write a page to look at here: text coloured by entropy, steps, the curve; -: stdout");
+  flags.option("--compare", options->compare, "A second plan: show where it would have chosen another token");
+  flags.option("--reference", options->reference, "The model of the second plan (default: the same)");
+  add_sampling_flags(flags, options->run);
+  flags.flag("-q,--quiet", options->run.quiet, "Do not say what was written");
+  options->run.model.device = "auto";
+  add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
+  add_load_flags(flags, options->run.model);
+  add_context_flag(flags, options->run.model);
+  return [options] { return trace(*options); };
+}
+
+}  // namespace halfbyte::tools
