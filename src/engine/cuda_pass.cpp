@@ -161,10 +161,10 @@ Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, Buffers& b) {
   if (!shape.own_rows) HB_TRY(cuda::append_rows(attention, rows, how()));
   const auto state = shape.own_rows ? cuda::KvState::kOwnRow : cuda::KvState::kAppended;
   HB_TRY(cuda::attention_rows(attention, state, rows, how()));
-  HB_TRY(cuda::merge_rows(
-      {attention.parts, attention.stats, positions, attention.heads, attention.head_dim, b.o.out(l.o)}, rows, how()));
+  HB_TRY(cuda::run_merge_linear(
+      {attention.parts, attention.stats, positions, attention.heads, attention.head_dim, b.o.out(l.o)},
+      l.o.storage.view, rows, partial, how()));
 
-  HB_TRY(cuda::run_linear(l.o.storage.view, rows, b.o.of(l.o), partial, how()));
   cuda::NormRows norm;
   norm.y = b.o.result(l.o, rows, partial);
   norm.positions = positions;

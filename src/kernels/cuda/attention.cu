@@ -6,8 +6,8 @@
 //
 // Moves   2 x length x head_dim x 2 bytes a KV head and row, once; slots of q for every part from L2.
 // Shapes  head_dim 64 or 128, up to 8 query heads a KV head, pages of 16 or more positions.
-// Order   parts of split_span(length) positions; in a part warp w has the 16-position groups g with g mod 4 = w,
-//         ascending, with a running maximum; the warps ascending; the parts ascending (merge_rows). It depends on the
+// Order   parts of split_span(length) positions; in a part stream i of 8 has the 16-position groups g with g mod 8 = i,
+//         ascending, with a running maximum; the streams ascending; the parts ascending (merge_rows). It depends on the
 //         row's own length only.
 #include <cuda_bf16.h>
 
@@ -17,9 +17,7 @@
 
 namespace halfbyte::cuda {
 namespace {
-
-constexpr int kAttentionWarps = 4;
-constexpr int kAttentionThreads = kAttentionWarps * 32;
+constexpr int kStreams = 8;          // a part's 16-position groups go to these in turn
 constexpr int kGroupPositions = 16;  // positions that a warp takes at once
 constexpr int kHeadColumns = 8;      // columns of the MMA
 
@@ -189,14 +187,15 @@ struct Group {
   }
 };
 
-// kGroup: heads that are compiled; a.heads / a.kv_heads of them are there.
+// kGroup: heads that are compiled; a.heads / a.kv_heads of them are there. kWarps: 8 or 4; a warp takes one or two streams,
+// one after the other, so that the sums are the same.
 template <int kDim, int kGroup>
 struct AttentionShared {
-  uint16_t query[2][kHeadColumns][kDim];                          // high and low halves
-  uint16_t key[kDim], value[kDim];                                // of the row itself
-  float weights[kAttentionWarps][kGroupPositions][kHeadColumns];  // exponentials of a group
-  float stats[kAttentionWarps][kHeadColumns][2];
-  float sums[kAttentionWarps][kGroup][kDim];
+  uint16_t query[2][kHeadColumns][kDim];                   // high and low halves
+  uint16_t key[kDim], value[kDim];                         // of the row itself
+  float weights[kStreams][kGroupPositions][kHeadColumns];  // exponentials of a group
+  float stats[kStreams][kHeadColumns][2];
+  float sums[kStreams][kGroup][kDim];
 };
 
 // Running state of a warp: for the heads 2 t and 2 t + 1 of lane (g, t) maximum and sum; sums of values for all heads.
@@ -296,7 +295,7 @@ __device__ __forceinline__ void store_query(AttentionShared<kDim, kGroup>& share
 
 // The group's queries, and with `own` the row's key and value, into shared memory. Waits for the kernel ahead in the
 // middle: what never changes is read before, by the warp that needs it.
-template <int kDim, int kGroup>
+template <int kDim, int kGroup, int kWarps>
 __device__ __forceinline__ void prepare(const AttentionRows& a, AttentionShared<kDim, kGroup>& shared, int row,
                                         int kv_head, int position, bool own) {
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
@@ -304,33 +303,35 @@ __device__ __forceinline__ void prepare(const AttentionRows& a, AttentionShared<
   const auto query = [&](int head) {
     return HeadReader<kDim>(a, (kv_head * group + min(head, group - 1)) * kDim, a.q_norm, true, position, lane);
   };
-  const HeadReader<kDim> first = query(warp);
-  const bool is_value = (warp & 1) != 0;
-  const HeadReader<kDim> row_kv = kv_reader<kDim>(a, is_value, kv_head, position, lane);
-  for (int column = group + warp; column < kHeadColumns; column += kAttentionWarps)
+  // The last two warps have the row's own key and value, the others a head each; what is left over comes after.
+  constexpr int kHeadWarps = kWarps - 2;
+  const bool is_value = warp == kWarps - 1;
+  const HeadReader<kDim> first =
+      warp < kHeadWarps ? query(warp) : kv_reader<kDim>(a, is_value, kv_head, position, lane);
+  for (int column = group + warp; column < kHeadColumns; column += kWarps)
     store_query<kDim, kGroup>(shared, column, HeadVector<kDim>{}, lane);  // heads that are not there
   ptx::griddepcontrol_wait();
-  if (warp < group) store_query<kDim, kGroup>(shared, warp, first.read(row), lane);
-  if (own && warp >= 2) {
-    const HeadVector<kDim> h = row_kv.read(row);
+  if (warp < kHeadWarps) {
+    if (warp < group) store_query<kDim, kGroup>(shared, warp, first.read(row), lane);
+  } else if (own) {
+    const HeadVector<kDim> h = first.read(row);
     store_bf16(h, is_value ? shared.value : shared.key, lane);
     store_bf16(h, cache_row(a.kv, row, a.kv_heads, kDim, is_value, kv_head, position), lane);
   }
-  for (int head = warp + kAttentionWarps; head < group; head += kAttentionWarps)
+  for (int head = warp + kHeadWarps; head < group; head += kWarps)
     store_query<kDim, kGroup>(shared, head, query(head).read(row), lane);
 }
 
-// Writes the part: sums and statistics of the four warps, joined in order.
+// A stream's sums and statistics into shared memory.
 template <int kDim, int kGroup>
-__device__ __forceinline__ void write_part(const AttentionRows& a, AttentionShared<kDim, kGroup>& shared,
-                                           WarpState<kDim, kGroup>& state, int row, int kv_head, int split) {
+__device__ __forceinline__ void keep_stream(AttentionShared<kDim, kGroup>& shared, const WarpState<kDim, kGroup>& state,
+                                            int stream, int lane) {
   using G = Group<kDim>;
-  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
   if (lane < 4) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      shared.stats[warp][2 * lane + h][0] = state.most[h];
-      shared.stats[warp][2 * lane + h][1] = state.total[h];
+      shared.stats[stream][2 * lane + h][0] = state.most[h];
+      shared.stats[stream][2 * lane + h][1] = state.total[h];
     }
   }
 #pragma unroll
@@ -340,19 +341,24 @@ __device__ __forceinline__ void write_part(const AttentionRows& a, AttentionShar
       float v = state.sums[h][d];
 #pragma unroll
       for (int mask = G::kRowLanes; mask < 32; mask *= 2) v += __shfl_xor_sync(~0u, v, mask);
-      if (lane < G::kRowLanes) shared.sums[warp][h][lane * 8 + d] = v;
+      if (lane < G::kRowLanes) shared.sums[stream][h][lane * 8 + d] = v;
     }
   }
-  __syncthreads();
+}
+
+// Writes the part: the streams' sums and statistics, joined in order.
+template <int kDim, int kGroup, int kWarps>
+__device__ __forceinline__ void write_part(const AttentionRows& a, const AttentionShared<kDim, kGroup>& shared, int row,
+                                           int kv_head, int split) {
   const int group = a.heads / a.kv_heads;
-  for (int i = static_cast<int>(threadIdx.x); i < group * kDim; i += kAttentionThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < group * kDim; i += kWarps * 32) {
     const int h = i / kDim, d = i % kDim;
     float most = shared.stats[0][h][0];
 #pragma unroll
-    for (int w = 1; w < kAttentionWarps; ++w) most = fmaxf(most, shared.stats[w][h][0]);
+    for (int w = 1; w < kStreams; ++w) most = fmaxf(most, shared.stats[w][h][0]);
     float sum = 0.0f, total = 0.0f;
 #pragma unroll
-    for (int w = 0; w < kAttentionWarps; ++w) {
+    for (int w = 0; w < kStreams; ++w) {
       const float factor = exp32(shared.stats[w][h][0] - most);
       sum += shared.sums[w][h][d] * factor;
       total += shared.stats[w][h][1] * factor;
@@ -363,8 +369,11 @@ __device__ __forceinline__ void write_part(const AttentionRows& a, AttentionShar
   }
 }
 
-template <int kDim, int kGroup>
-__global__ void __launch_bounds__(kAttentionThreads)
+// Registers: beside a linear's thread block of M = 1 there must be room for this one, or it comes late.
+template <int kDim, int kGroup, int kWarps>
+__global__ void __maxnreg__(kWarps == 4   ? 168
+                            : kGroup == 8 ? 160
+                                          : 128)
     attention_kernel(const __grid_constant__ AttentionRows a, bool own_row) {
   __shared__ __align__(16) AttentionShared<kDim, kGroup> shared;
   const int split = blockIdx.x, kv_head = blockIdx.y, row = blockIdx.z;
@@ -380,7 +389,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     return;
   }
   const auto first_row = [&](int which, int at) { return cache_row(a.kv, row, a.kv_heads, kDim, which, kv_head, at); };
-  constexpr int kStride = kAttentionWarps * kGroupPositions;
+  constexpr int kStride = kStreams * kGroupPositions;
   int at = begin + warp * kGroupPositions;
   Group<kDim> kv;
   if (at < end) {
@@ -388,30 +397,37 @@ __global__ void __launch_bounds__(kAttentionThreads)
     kv.load_values(first_row(1, at), lane);
   }
   const bool has_own = own_row && end == position + 1;
-  prepare<kDim, kGroup>(a, shared, row, kv_head, position, has_own);
+  prepare<kDim, kGroup, kWarps>(a, shared, row, kv_head, position, has_own);
   __syncthreads();
 
-  WarpState<kDim, kGroup> state;
-  for (; at < end; at += kStride) {
-    if (has_own && position - at < kGroupPositions) kv.patch(position - at, shared.key, shared.value, lane);
-    const int next = at + kStride;
-    float score[4], shrink[2];
-    score_group<kDim>(score, kv, shared.query, lane);
-    if (next < end) kv.load_keys(first_row(0, next), lane);
-    soften<kDim, kGroup>(state, score, end - at, a.scale, shared.weights[warp], shrink, lane);
-    __syncwarp();
-    add_values<kDim, kGroup>(state, kv, shared.weights[warp], shrink, lane);
-    if (next < end) kv.load_values(first_row(1, next), lane);
-    __syncwarp();
+  for (int stream = warp; stream < kStreams; stream += kWarps) {
+    WarpState<kDim, kGroup> state;
+    for (at = begin + stream * kGroupPositions; at < end; at += kStride) {
+      if (has_own && position - at < kGroupPositions) kv.patch(position - at, shared.key, shared.value, lane);
+      int next = at + kStride;
+      if (next >= end && stream + kWarps < kStreams) next = begin + (stream + kWarps) * kGroupPositions;
+      float score[4], shrink[2];
+      score_group<kDim>(score, kv, shared.query, lane);
+      if (next < end) kv.load_keys(first_row(0, next), lane);
+      soften<kDim, kGroup>(state, score, end - at, a.scale, shared.weights[warp], shrink, lane);
+      __syncwarp();
+      add_values<kDim, kGroup>(state, kv, shared.weights[warp], shrink, lane);
+      if (next < end) kv.load_values(first_row(1, next), lane);
+      __syncwarp();
+    }
+    keep_stream<kDim, kGroup>(shared, state, stream, lane);
   }
-  write_part<kDim, kGroup>(a, shared, state, row, kv_head, split);
+  __syncthreads();
+  write_part<kDim, kGroup, kWarps>(a, shared, row, kv_head, split);
 }
 
+// Few rows: as many warps as there are streams; many rows fill the device with half of them.
 template <int kDim, int kGroup>
 Status launch_group(const AttentionRows& args, KvState state, int rows, const Launch& how) {
-  const Grid grid{dim3(kMaxSplits, static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows)),
-                  kAttentionThreads};
-  return launch(attention_kernel<kDim, kGroup>, grid, how, "attention_rows", args, state == KvState::kOwnRow);
+  const dim3 blocks(kMaxSplits, static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows));
+  const bool own_row = state == KvState::kOwnRow;
+  if (rows <= 2) return launch(attention_kernel<kDim, kGroup, 8>, {blocks, 256}, how, "attention_rows", args, own_row);
+  return launch(attention_kernel<kDim, kGroup, 4>, {blocks, 128}, how, "attention_rows", args, own_row);
 }
 
 Status launch_dim(const AttentionRows& args, KvState state, int rows, const Launch& how) {

@@ -10,19 +10,27 @@
 namespace halfbyte::cuda {
 namespace {
 
-// Rings of the compiled form: 2 x 7 stages of 9,216 bytes and x^; 5 in flight keeps them arriving in order.
+// Rings of the compiled form: 2 x 7 stages of 9,216 bytes and x^; 5 in flight keep them arriving in order.
 inline constexpr int kRingStages = 7;
 inline constexpr int kRingInFlight = 5;
+inline constexpr int kMostSharedBytes = 227 * 1024;
 
-template <int kTokens>
-Status launch_tokens(const LinearArgs& args, const Launch& how) {
+// x^ of the longest run.
+int own_x_bytes(const Split& split, int k_steps, int tokens) {
+  return std::min(split.quotient + (split.remainder > 0 ? 1 : 0), k_steps) * x_chunk_bytes(tokens);
+}
+
+template <int kTokens, class Source>
+Status launch_tokens(const LinearArgs& args, const Source& source, const Launch& how) {
   using Config = LinearConfig<kTokens, kRingStages, kRingInFlight>;
   static const cudaError_t kReady =
-      cudaFuncSetAttribute(linear_fp4<Config>, cudaFuncAttributeMaxDynamicSharedMemorySize, Config::kSharedBytes);
+      cudaFuncSetAttribute(linear_fp4<Config, Source>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostSharedBytes);
   HB_TRY(check(kReady, "shared memory of linear_fp4"));
-  return launch(linear_fp4<Config>,
-                {dim3(static_cast<unsigned>(args.split.runs)), Config::kThreads, Config::kSharedBytes}, how,
-                "linear_fp4", args);
+  const int own_x = Source::kOwn ? own_x_bytes(args.split, args.k_steps, kTokens) : 0;
+  return launch(linear_fp4<Config, Source>,
+                {dim3(static_cast<unsigned>(args.split.runs)), Config::kThreads,
+                 static_cast<size_t>(Config::kSharedBytes + own_x)},
+                how, "linear_fp4", args, source);
 }
 
 // The word map's inverse, handed to kernels by value.
@@ -126,6 +134,25 @@ Result<uint8_t> lowest_exponent(const LinearPart& part) {
   return static_cast<uint8_t>(lowest);
 }
 
+LinearArgs linear_args(const Linear& linear, const void* x, float* partial, const Launch& how) {
+  return {linear.weights,
+          static_cast<const uint8_t*>(x),
+          partial,
+          Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs),
+          linear.k_steps,
+          linear.rows,
+          FastDivision::by(linear.k_steps),
+          how.programmatic};
+}
+
+// Whether the linear merges for itself. Every thread block then makes its share, the same one for all panels: that is
+// faster than a kernel of its own for up to 2 rows and one k step a consumer warp.
+bool makes_own_x(const Linear& linear, int rows, const RowOutput& out) {
+  if (!linear.fp4 || padded_rows(rows) > 2 || needs_row_amax(out.mode, out.static_alpha)) return false;
+  const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
+  return own_x_bytes(split, linear.k_steps, 1) <= 8 * x_chunk_bytes(1);
+}
+
 }  // namespace
 
 Result<LinearStorage> fp4_storage(int64_t n, int64_t k, int multiprocessors) {
@@ -217,21 +244,23 @@ Status randomise_fp4(LinearStorage& storage, WeightFormat format, uint64_t seed)
 }
 
 Status run_fp4(const Linear& linear, int rows, const void* x, float* partial, Launch how) {
-  const LinearArgs args{linear.weights,
-                        static_cast<const uint8_t*>(x),
-                        partial,
-                        Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs),
-                        linear.k_steps,
-                        linear.rows,
-                        FastDivision::by(linear.k_steps),
-                        how.programmatic};
+  const LinearArgs args = linear_args(linear, x, partial, how);
   switch (padded_rows(rows)) {
-    case 1: return launch_tokens<1>(args, how);
-    case 2: return launch_tokens<2>(args, how);
-    case 4: return launch_tokens<4>(args, how);
-    case 8: return launch_tokens<8>(args, how);
-    default: return launch_tokens<16>(args, how);
+    case 1: return launch_tokens<1>(args, GivenX{}, how);
+    case 2: return launch_tokens<2>(args, GivenX{}, how);
+    case 4: return launch_tokens<4>(args, GivenX{}, how);
+    case 8: return launch_tokens<8>(args, GivenX{}, how);
+    default: return launch_tokens<16>(args, GivenX{}, how);
   }
+}
+
+Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch how) {
+  if (!makes_own_x(linear, rows, args.out)) {
+    HB_TRY(merge_rows(args, rows, how));
+    return run_linear(linear, rows, args.out.x, partial, how);
+  }
+  const LinearArgs made = linear_args(linear, nullptr, partial, how);
+  return padded_rows(rows) == 1 ? launch_tokens<1>(made, MergeX{args}, how) : launch_tokens<2>(made, MergeX{args}, how);
 }
 
 size_t fp4_x_bytes(const Linear& linear, int rows) {

@@ -8,15 +8,17 @@
 //          modulo their number; the groups ascending; then the slots (one a run that meets the panel) ascending, which
 //          the reader adds. A block's dot is exact for FP4 activations, FP32 of the tensor cores otherwise.
 // How      132 thread blocks; each streams a contiguous run of k steps of 128-row panels by bulk copies into two rings
-//          of shared memory (a producer warp each), from which the consumer warps decode to FP16 and multiply on the
+//          of shared memory (a producer warp each), from which the consumer warps decode to BF16 and multiply on the
 //          tensor cores. When M < 8 the 8 columns of an MMA carry different K blocks, so that block scales cost 4 FMAs
-//          for several blocks. Weights are requested before the wait for the kernel ahead.
+//          for several blocks. A ring of weights is requested before the wait for the kernel ahead.
 // Measured on an H200 (bench/ladder, 2026-11-29), alone, cold L2: median 1.075 and worst 1.178 times the plain read of
 //          the bytes over 12 shapes at M = 1; M = 8 costs 1.07 times M = 1.
 #pragma once
 
+#include "kernels/cuda/merge.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/rounding.cuh"
 #include "kernels/cuda/step_layout.h"
 
 namespace halfbyte::cuda {
@@ -99,12 +101,14 @@ struct RingPlace {
 };
 
 // The ring of one group, filled by one thread. index: of the group's next k step in the run; k: the same in its panel.
-template <class Config>
+// kOwnX: the consumers make x^; else it comes with the weights.
+template <class Config, bool kOwnX>
 struct RingProducer {
   const LinearArgs& args;
   uint32_t base;
   int count;
   int k;
+  static constexpr uint32_t kPaceCycles = 1800;  // 2 x 9,216 bytes a multiprocessor: 60% of what the memory delivers
 
   __device__ __forceinline__ void init(int offset, int arrivals) const {
 #pragma unroll
@@ -112,7 +116,7 @@ struct RingProducer {
     ptx::fence_mbarrier_init();
   }
   __device__ __forceinline__ void expect(int stage) const {
-    ptx::mbarrier_arrive_expect_tx(base + Config::kFull + 8 * stage, kPanelStepBytes + Config::kXChunk);
+    ptx::mbarrier_arrive_expect_tx(base + Config::kFull + 8 * stage, kPanelStepBytes + (kOwnX ? 0 : Config::kXChunk));
   }
   __device__ __forceinline__ void send_x(int stage) {
     ptx::cp_async_bulk(base + Config::kXRing + stage * Config::kXChunk,
@@ -127,36 +131,44 @@ struct RingProducer {
                             ptx::createpolicy_evict_first());
   }
 
-  // Before the block's consumers start. Loops stay rolled: a block starts with a cold instruction cache.
+  // Before the block's consumers start. The first request goes ahead of half of the barriers.
   __device__ __forceinline__ void begin(int group) {
     init(Config::kFull, 1);
-#pragma unroll 1
-    for (int s = 0, index = group; s < Config::kInFlight && index < count; ++s, index += kGroupsOfWarps) {
-      expect(s);
-      send_weights(s, index);
-      if (!args.programmatic) send_x(s);
+    if (group < count) {
+      expect(0);
+      send_weights(0, group);
     }
     init(Config::kEmpty, Config::kTileWarps);
   }
 
+  // Loops stay rolled: a block starts with a cold instruction cache.
   __device__ __forceinline__ void run(int group) {
-    int index = group + Config::kInFlight * kGroupsOfWarps;
-    if (args.programmatic) {
-      ptx::griddepcontrol_wait();
+    int index = group + kGroupsOfWarps;
+    int sent = group < count ? 1 : 0;
+    // Until x^ is there, requests go out slower than the memory could serve them: the row operation ahead reads and
+    // writes through the same queues, and all of the device waits for it. Without a pace a step of Qwen3-8B took 5% more.
+    const uint32_t signal = base + (kOwnX ? Config::kEmpty : Config::kFull);
+    uint32_t last = ptx::clock32();
 #pragma unroll 1
-      for (int s = 0, i = group; s < Config::kInFlight && i < count; ++s, i += kGroupsOfWarps) send_x(s);
+    for (; sent < Config::kStages && index < count; ++sent, index += kGroupsOfWarps) {
+      while (ptx::clock32() - last < kPaceCycles && !ptx::mbarrier_test_wait(signal, 0)) {
+      }
+      last = ptx::clock32();
+      expect(sent);
+      send_weights(sent, index);
     }
-    RingPlace<Config::kStages> place{Config::kInFlight % Config::kStages,
-                                     Config::kInFlight == Config::kStages ? 0u : 1u};
-    RingPlace<Config::kStages> behind{0, 0};
-    int sent = Config::kInFlight;
+    if (!kOwnX) {
+      ptx::griddepcontrol_wait();
+      k += sent * kGroupsOfWarps;  // a consumer warp sends x^ of these
+      while (k >= args.k_steps) k -= args.k_steps;
+    }
+    RingPlace<Config::kStages> place{0, 0}, behind{Config::kStages - Config::kInFlight, 0};
 #pragma unroll 1
-    for (; index < count; index += kGroupsOfWarps, ++sent) {
-      if (sent >= Config::kStages) ptx::mbarrier_wait(base + Config::kEmpty + 8 * place.stage, place.parity);
-      if (Config::kInFlight < Config::kStages)
-        ptx::mbarrier_wait(base + Config::kFull + 8 * behind.stage, behind.parity);
+    for (; index < count; index += kGroupsOfWarps) {
+      ptx::mbarrier_wait(base + Config::kEmpty + 8 * place.stage, place.parity);
+      ptx::mbarrier_wait(base + Config::kFull + 8 * behind.stage, behind.parity);
       expect(place.stage);
-      send_x(place.stage);
+      if (!kOwnX) send_x(place.stage);
       send_weights(place.stage, index);
       place.advance();
       behind.advance();
@@ -167,10 +179,10 @@ struct RingProducer {
 
 // The A operand of one k16 step.
 __device__ __forceinline__ void decode_word(uint32_t (&a)[4], uint32_t w) {
-  a[0] = ptx::xor_and(w, w >> 3, kPairMask);
-  a[1] = ptx::xor_and(w, w << 2, kPairMask);
-  a[2] = ptx::xor_and(w, w << 6, kPairMask);
-  a[3] = ptx::xor_and(w, w << 9, kPairMask);
+  a[0] = ptx::xor_and(w, w << 2, kPairMask);
+  a[1] = ptx::xor_and(w, w << 6, kPairMask);
+  a[2] = ptx::xor_and(w, rotate_left(w, 12), kPairMask);
+  a[3] = rotate_left(w, 24) & kPairMask;
 }
 
 // Byte `kIndex` of four scale bytes as FP32 times 2^kScaleExponent.
@@ -277,9 +289,9 @@ __device__ __forceinline__ void block_of_step(float (&sums)[Config::kColumnTiles
 #pragma unroll
   for (int n = 0; n < Config::kColumnTiles; ++n) {
     if constexpr (kBlockIndex % Config::kBlocksPerTile == 0) {
-      ptx::mma_m16n8k16_from_zero(c[n], a, b[n][kHalf], b[n][kHalf + 1]);
+      ptx::mma_m16n8k16_bf16_from_zero(c[n], a, b[n][kHalf], b[n][kHalf + 1]);
     } else {
-      ptx::mma_m16n8k16(c[n], a, b[n][kHalf], b[n][kHalf + 1]);
+      ptx::mma_m16n8k16_bf16(c[n], a[0], a[1], a[2], a[3], b[n][kHalf], b[n][kHalf + 1]);
     }
   }
   if constexpr ((kBlockIndex + 1) % Config::kBlocksPerTile == 0) {
@@ -365,6 +377,49 @@ __device__ __forceinline__ void join(float (&value)[Config::kValues],
   }
 }
 
+// Where x^ comes from. GivenX: a row operation wrote it.
+struct GivenX {
+  static constexpr bool kOwn = false;
+};
+
+// It is the merge of attention's parts.
+struct MergeX {
+  static constexpr bool kOwn = true;
+  MergeRows rows;
+};
+
+// x^ of the k steps of this thread block's run into `chunks`, by all consumer warps: saves the kernel that would write it.
+// For modes that do not look at the whole row first, so that a share of it is rounded as the row is.
+template <class Config>
+__device__ __forceinline__ void make_x(const LinearArgs& args, const MergeRows& rows, uint8_t* chunks, int first_k,
+                                       int count, int warp, int lane) {
+  constexpr int kTokens = Config::kTokens;
+  constexpr int kWarps = kGroupsOfWarps * Config::kTileWarps;
+  constexpr int kBarrier = 1 + Config::kTileWarps + kGroupsOfWarps;
+  const int steps = min(count, args.k_steps);
+  int position[kTokens];
+#pragma unroll
+  for (int m = 0; m < kTokens; ++m) position[m] = rows.positions[m];
+  ptx::griddepcontrol_wait();
+#pragma unroll 1
+  for (int i = warp; i < steps; i += kWarps) {  // a warp has a k step
+    int step = first_k + i;
+    while (step >= args.k_steps) step -= args.k_steps;
+    uint8_t* chunk = chunks + i * Config::kXChunk;
+#pragma unroll
+    for (int m = 0; m < kTokens; ++m) {
+      float v[4] = {};
+      if (position[m] >= 0) merge_parts(rows, m, step * kStepK + lane * kValuesPerThread, position[m], v);
+      uint2 bits;
+      const float scale = round_four(rows.out, v, 0.0f, bits);
+      *reinterpret_cast<uint2*>(chunk + x_offset(kTokens, m, lane * kValuesPerThread)) = bits;
+      if (blockIdx.x == 0 && i == 0 && lane == 0) rows.out.x_scale[m] = scale;
+    }
+    *reinterpret_cast<uint32_t*>(chunk + kTokens * kStepK * 2 + lane * 4) = 0;
+  }
+  ptx::bar_sync(kBarrier, kWarps * 32);
+}
+
 // Group 0 adds the other groups' sums in order. Two buffers (by piece), so that one barrier a piece is enough.
 template <class Config>
 __device__ __forceinline__ void add_groups(float (&value)[Config::kTilesPerWarp][Config::kValues], float* reduce,
@@ -419,15 +474,29 @@ __device__ __forceinline__ void store_slot(float* partial, const float (&value)[
   }
 }
 
-// The consumer warps' part: the pieces of the run that lie in one panel each.
+// x^ of the k steps that the producer asks for ahead of it: one ring.
 template <class Config>
-__device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, float* reduce, int group, int tile_warp,
-                                        int lane, int count, int first_panel, int first_k) {
+__device__ __forceinline__ void send_early_x(const LinearArgs& args, uint32_t base, int group, int count, int first_k) {
+  ptx::griddepcontrol_wait();
+  int k = first_k + group;
+#pragma unroll 1
+  for (int s = 0, i = group; s < Config::kStages && i < count; ++s, i += kGroupsOfWarps, k += kGroupsOfWarps) {
+    while (k >= args.k_steps) k -= args.k_steps;
+    ptx::cp_async_bulk(base + Config::kXRing + s * Config::kXChunk, args.x + static_cast<size_t>(k) * Config::kXChunk,
+                       Config::kXChunk, base + Config::kFull + 8 * s);
+  }
+}
+
+// The consumer warps' part: the pieces of the run that lie in one panel each.
+template <class Config, bool kOwnX>
+__device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, uint32_t own_x, float* reduce, int group,
+                                        int tile_warp, int lane, int count, int first_panel, int first_k) {
   constexpr int kTiles = Config::kTilesPerWarp;
   const StageLane<Config> place(tile_warp * kTiles, lane);
   RingPlace<Config::kStages> at{0, 0};
   int slot = blockIdx.x - args.split.owner(first_panel * args.k_steps);
-  int i = group;  // index in the run of this group's next k step
+  int i = group;      // index in the run of this group's next k step
+  int chunk = group;  // the same modulo k_steps
   int piece_end = min(args.k_steps - first_k, count);
 #pragma unroll 1
   for (int piece = 0;; ++piece) {
@@ -435,8 +504,12 @@ __device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, f
 #pragma unroll 1
     for (; i < piece_end; i += kGroupsOfWarps) {
       ptx::mbarrier_wait(base + Config::kFull + 8 * at.stage, at.parity);
-      multiply_step<Config>(sums, base + at.stage * kPanelStepBytes, base + Config::kXRing + at.stage * Config::kXChunk,
-                            place);
+      if constexpr (kOwnX) {
+        while (chunk >= args.k_steps) chunk -= args.k_steps;
+      }
+      const uint32_t x = kOwnX ? own_x + chunk * Config::kXChunk : base + Config::kXRing + at.stage * Config::kXChunk;
+      chunk += kGroupsOfWarps;
+      multiply_step<Config>(sums, base + at.stage * kPanelStepBytes, x, place);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(base + Config::kEmpty + 8 * at.stage);
       at.advance();
@@ -446,7 +519,8 @@ __device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, f
     for (int t = 0; t < kTiles; ++t) join<Config>(value[t], sums[t]);
     add_groups<Config>(value, reduce + (piece & 1) * (Config::kReduceFloats / 2), group, tile_warp, lane);
     if (group == 0) {
-      if (args.programmatic && piece == 0) ptx::griddepcontrol_wait();  // an earlier kernel may still read the slots
+      if (!kOwnX && args.programmatic && piece == 0)
+        ptx::griddepcontrol_wait();  // an earlier kernel may still read the slots
       store_slot<Config>(args.partial, value, slot, (first_panel + piece) * kPanelRows + tile_warp * kTiles * kTileRows,
                          args.rows, lane);
     }
@@ -456,8 +530,9 @@ __device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, f
   }
 }
 
-template <class Config>
-__global__ void __launch_bounds__(Config::kThreads, 1) linear_fp4(const __grid_constant__ LinearArgs args) {
+template <class Config, class Source>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    linear_fp4(const __grid_constant__ LinearArgs args, const __grid_constant__ Source source) {
   extern __shared__ __align__(128) uint8_t shared[];
   // Uniform by construction, so that the producer's addresses are uniform registers (mbarrier.init and the copies take
   // no others). The producers are the first warps: warps of a block start up to 400 cycles apart.
@@ -477,7 +552,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1) linear_fp4(const __grid_c
     }
     int k = first_k + warp;
     while (k >= args.k_steps) k -= args.k_steps;
-    RingProducer<Config> producer{args, ring + warp * Config::kGroupBytes, count, k};
+    RingProducer<Config, Source::kOwn> producer{args, ring + warp * Config::kGroupBytes, count, k};
     if (lane == 0) producer.begin(warp);
     __syncwarp();
     ptx::bar_arrive(kStartBarrier + warp, kGroupThreads);
@@ -488,8 +563,17 @@ __global__ void __launch_bounds__(Config::kThreads, 1) linear_fp4(const __grid_c
   const int group = (warp - Config::kProducerWarps) / Config::kTileWarps;
   const int tile_warp = (warp - Config::kProducerWarps) % Config::kTileWarps;
   ptx::bar_sync(kStartBarrier + group, kGroupThreads);
-  consume<Config>(args, ring + group * Config::kGroupBytes, reinterpret_cast<float*>(shared + Config::kReduceOffset),
-                  group, tile_warp, lane, count, first_panel, first_k);
+  const uint32_t base = ring + group * Config::kGroupBytes;
+  float* reduce = reinterpret_cast<float*>(shared + Config::kReduceOffset);
+  if constexpr (Source::kOwn) {
+    make_x<Config>(args, source.rows, shared + Config::kSharedBytes, first_k, count,
+                   group * Config::kTileWarps + tile_warp, lane);
+  } else if (tile_warp == 0) {
+    if (lane == 0) send_early_x<Config>(args, base, group, count, first_k);
+    __syncwarp();
+  }
+  consume<Config, Source::kOwn>(args, base, ring + Config::kSharedBytes, reduce, group, tile_warp, lane, count,
+                                first_panel, first_k);
 }
 
 }  // namespace halfbyte::cuda

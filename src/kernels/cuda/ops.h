@@ -80,10 +80,10 @@ struct Launch {
 
 // --- linears ---
 
-// How a linear's input rows are rounded (docs/numerics.md 2, 3 and 8). The first group writes x^ for FP4 weights (FP16,
+// How a linear's input rows are rounded (docs/numerics.md 2, 3 and 8). The first group writes x^ for FP4 weights (BF16,
 // the layout of step_layout.h), kBf16Rows plain BF16 rows for BF16 weights.
 enum class RowMode : uint8_t {
-  kA16,      // BF16 values, held in FP16 with one power of two a row
+  kA16,      // BF16 values
   kA8,       // E4M3 with a scale a row
   kA4,       // NVFP4
   kMxA8,     // MXFP8
@@ -215,7 +215,7 @@ enum class KvState { kOwnRow, kAppended };
 Status append_rows(const AttentionRows& args, int rows, Launch launch);
 Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch launch);
 
-// out = round(attention's result), merged over its parts in ascending order.
+// out = round(attention's result), merged over its parts in ascending order. head_dim: a multiple of 64, or one head.
 struct MergeRows {
   const float* parts = nullptr;
   const float* stats = nullptr;
@@ -224,6 +224,10 @@ struct MergeRows {
   RowOutput out;
 };
 Status merge_rows(const MergeRows& args, int rows, Launch launch);
+
+// merge_rows and the linear that reads it. Where it is faster the linear merges for itself, in one kernel, else two run;
+// the numbers are the same.
+Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch launch);
 
 // Positions of a part for a sequence of `length` positions: parts begin at absolute multiples of it.
 #if defined(__CUDACC__)

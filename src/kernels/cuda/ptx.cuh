@@ -44,15 +44,9 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], uint32_t a0, ui
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-// d = a b + d, FP16 operands, FP32 sums: a is 16 rows x 16 K, b is 16 K x 8 columns.
-__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void mma_m16n8k16_from_zero(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                                       uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
+__device__ __forceinline__ void mma_m16n8k16_bf16_from_zero(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                            uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.f));
 }
@@ -90,6 +84,15 @@ __device__ __forceinline__ bool mbarrier_try_wait(uint32_t barrier, uint32_t par
                : "memory");
   return done != 0;
 }
+// Asks without waiting.
+__device__ __forceinline__ bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p,[%1],%2;\nselp.u32 %0,1,0,p;\n}\n"
+               : "=r"(done)
+               : "r"(barrier), "r"(parity)
+               : "memory");
+  return done != 0;
+}
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
   while (!mbarrier_try_wait(barrier, parity)) {
   }
@@ -98,6 +101,11 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared, const void* globa
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0],[%1],%2,[%3];" ::"r"(shared),
                "l"(global), "r"(bytes), "r"(barrier)
                : "memory");
+}
+__device__ __forceinline__ uint32_t clock32() {
+  uint32_t v;
+  asm volatile("mov.u32 %0,%%clock;" : "=r"(v));
+  return v;
 }
 __device__ __forceinline__ uint64_t createpolicy_evict_first() {
   uint64_t policy;

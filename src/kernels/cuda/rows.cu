@@ -5,6 +5,7 @@
 // Shapes  k a multiple of 4, at most 32,768; one cluster of 8 (SiLU: 16) thread blocks a row, four neighbours a thread.
 // Order   of the norm's sum of squares: four neighbours in order, lanes (xor 16 .. 1), warps, thread blocks ascending.
 #include "base/exp32.h"
+#include "kernels/cuda/merge.cuh"
 #include "kernels/cuda/rounding.cuh"
 
 namespace halfbyte::cuda {
@@ -15,6 +16,16 @@ __device__ __forceinline__ void unpack(float4 from, float (&v)[4]) {
   v[1] = from.y;
   v[2] = from.z;
   v[3] = from.w;
+}
+
+// silu(gate) * up.
+__device__ __forceinline__ void silu_times(const float (&gate)[4], const float (&up)[4], float (&v)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float x = gate[i];
+    const float e = exp32(x >= 0.0f ? -x : x);
+    v[i] = ((x >= 0.0f ? x : x * e) / (1.0f + e)) * up[i];
+  }
 }
 
 __device__ __forceinline__ void read_embedding(const NormRows& a, int token, int element, float (&v)[4]) {
@@ -30,10 +41,8 @@ __device__ __forceinline__ void read_embedding(const NormRows& a, int token, int
   }
 }
 
-struct JoinNorm {  // x: sum of squares; y: amax of x * weight
-  __device__ __forceinline__ float2 operator()(float2 a, float2 b) const {
-    return make_float2(a.x + b.x, wider_amax(a.y, b.y));
-  }
+struct JoinSum {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
 };
 
 __global__ void __launch_bounds__(kMostRowThreads, 1) norm_kernel(const __grid_constant__ NormRows a, int columns) {
@@ -66,16 +75,16 @@ __global__ void __launch_bounds__(kMostRowThreads, 1) norm_kernel(const __grid_c
       x[2] = before.z + y[2];
       x[3] = before.w + y[3];
     }
-    if (a.keep) *reinterpret_cast<float4*>(residual) = make_float4(x[0], x[1], x[2], x[3]);
   }
   const float squares = ((x[0] * x[0] + x[1] * x[1]) + x[2] * x[2]) + x[3] * x[3];
-  const float products[4] = {x[0] * w[0], x[1] * w[1], x[2] * w[2], x[3] * w[3]};
-  const float2 all = cluster_reduce(scratch, 0, make_float2(squares, amax4(products)), JoinNorm{});
-  const float inverse = 1.0f / sqrtf(all.x / static_cast<float>(a.k) + a.eps);
+  const float sum = cluster_reduce(scratch, 0, squares, JoinSum{});
+  // After the cluster's barrier, which would wait until the device's memory has taken it.
+  if (inside && a.keep) *reinterpret_cast<float4*>(residual) = make_float4(x[0], x[1], x[2], x[3]);
+  const float inverse = 1.0f / sqrtf(sum / static_cast<float>(a.k) + a.eps);
   float v[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) v[i] = (x[i] * inverse) * w[i];
-  round_row(scratch, a.out, at, columns, a.k, v, all.y * inverse * 1.01f);
+  round_row(scratch, a.out, at, columns, a.k, v);
 }
 
 __global__ void __launch_bounds__(kMostRowThreads, 1) silu_kernel(const __grid_constant__ SiluRows a, int columns) {
@@ -94,14 +103,9 @@ __global__ void __launch_bounds__(kMostRowThreads, 1) silu_kernel(const __grid_c
     float gate[4], up[4];
     gates.read(at.row, gate);
     ups.read(at.row, up);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float x = gate[i];
-      const float e = exp32(x >= 0.0f ? -x : x);
-      v[i] = ((x >= 0.0f ? x : x * e) / (1.0f + e)) * up[i];
-    }
+    silu_times(gate, up, v);
   }
-  round_row(scratch, a.out, at, columns, a.k, v, 0.0f);
+  round_row(scratch, a.out, at, columns, a.k, v);
 }
 
 inline constexpr int kMostMergeThreads = 512;
@@ -116,39 +120,9 @@ __global__ void __launch_bounds__(kMostMergeThreads, 1) merge_kernel(const __gri
   ptx::griddepcontrol_wait();
   ptx::cluster_wait();
   if (position < 0) return;
-  float v[4] = {};
-  if (at.element < k) {
-    const int splits = position / split_span(position + 1) + 1;
-    const int head = at.element / a.head_dim;
-    const size_t first = (static_cast<size_t>(at.row) * a.heads + head) * kMaxSplits;
-    const auto* stats = reinterpret_cast<const float2*>(a.stats) + first;
-    const float* parts = a.parts + first * a.head_dim + at.element % a.head_dim;
-    float2 stat[kMaxSplits];
-    float4 part[kMaxSplits];
-#pragma unroll
-    for (int s = 0; s < kMaxSplits; ++s) {
-      stat[s] = s < splits ? __ldcg(stats + s) : make_float2(-INFINITY, 0.0f);
-      part[s] = s < splits ? __ldcg(reinterpret_cast<const float4*>(parts + static_cast<size_t>(s) * a.head_dim))
-                           : make_float4(0, 0, 0, 0);
-    }
-    float most = stat[0].x;
-#pragma unroll
-    for (int s = 1; s < kMaxSplits; ++s) most = fmaxf(most, stat[s].x);
-    float total = 0.0f;
-#pragma unroll
-    for (int s = 0; s < kMaxSplits; ++s) {
-      if (s >= splits) break;
-      const float factor = exp32(stat[s].x - most);
-      total += stat[s].y * factor;
-      v[0] += part[s].x * factor;
-      v[1] += part[s].y * factor;
-      v[2] += part[s].z * factor;
-      v[3] += part[s].w * factor;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) v[i] = v[i] / total;
-  }
-  round_row(scratch, a.out, at, columns, k, v, 0.0f);
+  float v[4];
+  merge_parts(a, at.row, at.element, position, v);
+  round_row(scratch, a.out, at, columns, k, v);
 }
 
 Result<Grid> row_grid(int k, int rows, int most_threads, int cluster = kClusterBlocks) {
@@ -195,6 +169,9 @@ Status silu_rows(const SiluRows& args, int rows, Launch how) {
 }
 
 Status merge_rows(const MergeRows& args, int rows, Launch how) {
+  if (args.heads > 1 && args.head_dim % (kMaxSplits * kValuesPerThread) != 0)
+    return unsupported("heads of " + std::to_string(args.head_dim) +
+                       " dimensions on a CUDA device, expected a multiple of 64");
   HB_ASSIGN(const Grid grid, row_grid(args.heads * args.head_dim, rows, kMostMergeThreads));
   return launch(merge_kernel, grid, how, "merge_rows", args, padded_rows(rows));
 }

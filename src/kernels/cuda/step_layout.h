@@ -8,7 +8,7 @@
 // Word      bits of the codes, mixed so that two instructions give two weights each (see kShifts).
 // Scale     a byte e(5) m(3), exponent bias 15: every E4M3 value is a normal number there. For rows g and g + 8, byte
 //           16 g + 4 (b / 2) + (b % 2) + (row < 8 ? 0 : 2) belongs to block b.
-// x^        FP16, per k step [block 0..7][half 0..1][column 0..M-1][8 values], then 128 zero bytes when M < 8.
+// x^        BF16 times 2^kXExponent, per k step [block 0..7][half 0..1][column 0..M-1][8 values], then 128 zero bytes when M < 8.
 #pragma once
 
 #include <array>
@@ -30,19 +30,28 @@ inline constexpr int kPanelRows = kPanelTiles * kTileRows;
 inline constexpr int kPanelStepBytes = kPanelTiles * kStepBytes;
 static_assert(kStepBytes == 1152);
 
-// E2M1 in an FP16 half: sign in bit 15, exponent and mantissa in bits 11..9; its value is then 2^-14 of the true one.
-inline constexpr uint32_t kPairMask = 0x8E008E00u;
-inline constexpr int kPairExponent = -14;
+// E2M1 in a BF16 half: sign in bit 15, exponent and mantissa in bits 8..6; its value is then 2^-126 of the true one.
+inline constexpr uint32_t kPairMask = 0x81C081C0u;
+inline constexpr int kPairExponent = -126;
+// x^ is held times 2^50: products with such weights are FP32 normals from |x^| = 2^-49 on, and 2^77 still fits.
+inline constexpr int kXExponent = 50;
 
-// Registers 0..3 of the A operand from a word, as the kernel computes them: 8 instructions for 8 weights.
+HB_HOST_DEVICE constexpr uint32_t rotate_left(uint32_t w, int by) {
+  return (w << by) | (w >> (32 - by));
+}
+// Registers 0..3 of the A operand from a word, as the kernel computes them: 8 instructions for 8 weights. Found by a
+// search over all choices of shifts and rotations of which the map below has full rank.
 HB_HOST_DEVICE constexpr uint32_t word_register(uint32_t w, int i) {
-  const uint32_t shifted = i == 0 ? w >> 3 : i == 1 ? w << 2 : i == 2 ? w << 6 : w << 9;
-  return (w ^ shifted) & kPairMask;
+  const uint32_t bits = i == 0   ? w ^ (w << 2)
+                        : i == 1 ? w ^ (w << 6)
+                        : i == 2 ? w ^ rotate_left(w, 12)
+                                 : rotate_left(w, 24);
+  return bits & kPairMask;
 }
 
 // Codes of a word: code i sits in the low half of register i, code 4 + i in the high half.
 constexpr uint32_t target_bit(int code, int bit) {
-  return (bit == 3 ? 15 : 9 + bit) + (code >= 4 ? 16 : 0);
+  return (bit == 3 ? 15 : 6 + bit) + (code >= 4 ? 16 : 0);
 }
 
 // The map word -> 32 code bits is linear over GF(2) and has full rank, so each code bit has one column in the inverse.
@@ -93,10 +102,11 @@ constexpr uint8_t scale_byte(uint8_t e4m3) {
 }
 
 // The kernel reads a scale byte as FP32 bits kScaleBias | byte << 20: 2^kScaleExponent of the true value.
-inline constexpr uint32_t kScaleBias = 0x30000000u;
+inline constexpr uint32_t kScaleBias = 0x50000000u;
 inline constexpr uint32_t kScaleMask = 0x0FF00000u;
-inline constexpr int kScaleExponent = -16;
-inline constexpr float kUnscale = 0x1p30f;  // undoes kPairExponent and kScaleExponent; exact
+inline constexpr int kScaleExponent = 48;
+inline constexpr float kUnscale = 0x1p28f;  // undoes kPairExponent, kXExponent and kScaleExponent; exact
+static_assert(kPairExponent + kXExponent + kScaleExponent == -28);
 
 // Bytes of x^ for one k step and m columns.
 HB_HOST_DEVICE constexpr int x_chunk_bytes(int m) {

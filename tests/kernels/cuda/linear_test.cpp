@@ -158,6 +158,48 @@ TEST(CudaLinear, StacksWeightsOfOneInput) {
   EXPECT_LT(relative_error(got, expected), 2e-6);
 }
 
+// A linear that merges attention's parts for itself leaves the slots and the row scales of the two kernels, bit for bit.
+TEST(CudaLinear, MergesAsTheRowOperationDoes) {
+  HB_NEED_DEVICE();
+  constexpr int kHeads = 32, kDim = 128, kK = kHeads * kDim;
+  const auto linear = make_random_linear(WeightFormat::kNVFP4, kK, kK, sms, 3);
+  ASSERT_TRUE(linear.ok()) << linear.status().message();
+  const auto parts = normal_rows(2 * kHeads * kMaxSplits, kDim, 4);
+  std::vector<float> stats(2 * kHeads * kMaxSplits * 2);
+  for (size_t i = 0; i < stats.size(); i += 2) {
+    stats[i] = parts[i];
+    stats[i + 1] = 1.0f + std::abs(parts[i + 1]);
+  }
+  std::vector<int32_t> places(kMaxRows, -1);
+  places[0] = 1029;
+  places[1] = 77;
+  const DeviceBuffer dparts = upload(parts), dstats = upload(stats), positions = upload(places);
+  const Linear& view = linear->view;
+  struct Rounding {
+    RowMode mode;
+    float alpha;
+  };
+  for (const Rounding r :
+       {Rounding{RowMode::kA16, 0.0f}, Rounding{RowMode::kMxA8, 0.0f}, Rounding{RowMode::kMxA4, 0.0f},
+        Rounding{RowMode::kA4, 0.01f}, Rounding{RowMode::kA4, 0.0f}, Rounding{RowMode::kA8, 0.0f}}) {
+    for (const int rows : {1, 2}) {
+      const DeviceBuffer x = device_bytes(x_bytes(view, rows)), scales = device_bytes(kMaxRows * 4),
+                         own_x = device_bytes(x_bytes(view, rows)), own_scales = device_bytes(kMaxRows * 4);
+      const size_t floats = slot_floats(view, rows);
+      const DeviceBuffer two = device_bytes(floats * 4, true), one = device_bytes(floats * 4, true);
+      MergeRows args{dparts.as<float>(), dstats.as<float>(), positions.as<int32_t>(), kHeads, kDim, {}};
+      args.out = {r.mode, r.alpha, x.as<void>(), scales.as<float>()};
+      HB_OK(merge_rows(args, rows, {}));
+      HB_OK(cuda::run_linear(view, rows, x.as<void>(), two.as<float>(), {}));
+      args.out = {r.mode, r.alpha, own_x.as<void>(), own_scales.as<float>()};
+      HB_OK(run_merge_linear(args, view, rows, one.as<float>(), {}));
+      EXPECT_EQ(download<uint32_t>(two, floats), download<uint32_t>(one, floats))
+          << "mode " << static_cast<int>(r.mode) << ", alpha " << r.alpha << ", " << rows << " rows";
+      EXPECT_EQ(download<uint32_t>(scales, kMaxRows), download<uint32_t>(own_scales, kMaxRows));
+    }
+  }
+}
+
 TEST(CudaLinear, RefusesMxfp4ScalesThatSpanTooMuch) {
   HB_NEED_DEVICE();
   const std::vector<uint8_t> codes(64 * 16, 0x11);
