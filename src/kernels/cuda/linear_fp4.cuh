@@ -146,7 +146,7 @@ struct RingProducer {
     int index = group + kGroupsOfWarps;
     int sent = group < count ? 1 : 0;
     // Until x^ is there, requests go out slower than the memory could serve them: the row operation ahead reads and
-    // writes through the same queues, and all of the device waits for it. Without a pace a step of Qwen3-8B took 5% more.
+    // writes through the same queues, and all of the device waits for it. Without a pace a decode step took 5% more.
     const uint32_t signal = base + (kOwnX ? Config::kEmpty : Config::kFull);
     uint32_t last = ptx::clock32();
 #pragma unroll 1
