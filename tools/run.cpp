@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -53,6 +54,10 @@ std::string result_json(const Chat& chat, const Completion& c) {
                    {"decode_s", c.timing.decode_s},
                    {"prefill_tokens_per_s", c.timing.prefill_tokens_per_s},
                    {"decode_tokens_per_s", c.timing.decode_tokens_per_s}};
+  if (chat.completion.sampling.entropy) {
+    out["entropies"] = Json::array();
+    for (const TokenEvent& e : c.events) out["entropies"].push_back(e.entropy);
+  }
   if (chat.completion.sampling.logprobs >= 0) out["logprobs"] = logprobs_json(chat.text, c.events);
   return json_text(out);
 }
@@ -65,6 +70,7 @@ int run_once(Chat& chat, const RunOptions& options, const std::string& text) {
   const auto prompt = make_prompt(chat, options, text);
   if (!prompt.ok()) return fail(prompt.status());
   AnswerPrinter printer(shows_reasoning(options), stdout_has_color());
+  if (options.entropy) chat.completion.on_token = [&](const TokenEvent& e) { printer.set_entropy(e.entropy); };
   bool readers_left = true;
   const auto completion = complete(*chat.engine, chat.text, *prompt, chat.completion, [&](const OutputDelta& delta) {
     hold_interrupts();  // what is printed ends with a whole line
@@ -110,22 +116,54 @@ int run(const RunOptions& options) {
 
 }  // namespace
 
-bool AnswerPrinter::grey(bool on) {
-  if (grey_ == on || !color_) return true;
-  grey_ = on;
-  return write_out(on ? "\033[90m" : "\033[0m");
+namespace {
+
+constexpr std::string_view kGrey = "\033[90m";
+// From certain to open, and the entropy (nats) up to which each holds. Of the 256 colours those that are readable on light
+// and on dark.
+struct Heat {
+  float below;
+  std::string_view reasoning, answer;
+};
+constexpr Heat kHeat[] = {{0.1f, "\033[90m", "\033[0;1m"},
+                          {0.5f, "\033[0;38;5;136m", "\033[0;1;38;5;136m"},
+                          {1.0f, "\033[0;38;5;172m", "\033[0;1;38;5;172m"},
+                          {2.0f, "\033[0;38;5;202m", "\033[0;1;38;5;202m"},
+                          {INFINITY, "\033[0;38;5;197m", "\033[0;1;38;5;197m"}};
+
+std::string_view heat(float entropy, bool reasoning) {
+  const Heat* level = kHeat;
+  while (entropy >= level->below) ++level;
+  return reasoning ? level->reasoning : level->answer;
+}
+
+}  // namespace
+
+bool AnswerPrinter::style(bool reasoning) {
+  if (!color_) return true;
+  const std::string_view wanted = entropy_ ? heat(*entropy_, reasoning) : reasoning ? kGrey : std::string_view();
+  if (wanted.empty()) return plain();
+  if (wanted == style_) return true;
+  style_ = wanted;
+  return write_out(wanted);
+}
+
+bool AnswerPrinter::plain() {
+  if (style_.empty()) return true;
+  style_ = {};
+  return write_out("\033[0m");
 }
 
 bool AnswerPrinter::print(const OutputDelta& delta) {
   bool ok = true;
   if (show_reasoning_ && !delta.reasoning.empty()) {
-    ok = grey(true) && write_out(delta.reasoning);
+    ok = style(true) && write_out(delta.reasoning);
     wrote_reasoning_ = true;
     ends_line_ = delta.reasoning.back() == '\n';
   }
   if (!delta.answer.empty()) {
     if (wrote_reasoning_ && !wrote_answer_) ok = ok && write_out(ends_line_ ? "\n" : "\n\n");
-    ok = ok && grey(false) && write_out(delta.answer);
+    ok = ok && style(false) && write_out(delta.answer);
     wrote_answer_ = true;
     ends_line_ = delta.answer.back() == '\n';
   }
@@ -133,7 +171,7 @@ bool AnswerPrinter::print(const OutputDelta& delta) {
 }
 
 bool AnswerPrinter::finish() {
-  const bool ok = grey(false) && (ends_line_ || write_out("\n"));
+  const bool ok = plain() && (ends_line_ || write_out("\n"));
   ends_line_ = true;
   return ok;
 }
@@ -153,6 +191,9 @@ Command add_run(CLI::App& app) {
   flags.words("PROMPT", options->prompt, "What to answer (default: stdin if it is a pipe, else a conversation)");
   add_prompt_flags(flags, app, *options);
   flags.option("--reasoning", options->reasoning, "Print the reasoning: show, hide, or auto: on a terminal");
+  flags.flag(
+      "--entropy", options->entropy,
+      "Colour each token by the model's doubt, from grey to red (on a terminal); with --json: entropies in nats");
   add_sampling_flags(flags, *options);
   flags.option("--logprobs", options->logprobs, "With --json: log-probability of each token and of the N most likely")
       ->check(whole_number(0, 20));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "halfbyte/chat.h"
@@ -24,7 +25,7 @@ struct RunOptions {
   PolicyOptions policy;
   std::vector<std::string> stop;
   int think = 0;  // 1: --think, -1: --no-think, 0: the template's own default
-  bool raw = false, json = false, verbose = false, quiet = false;
+  bool raw = false, json = false, verbose = false, quiet = false, entropy = false;
   std::string reasoning = "auto";  // show, hide, auto: on a terminal
 };
 
@@ -52,19 +53,24 @@ Status explain_missing_model(const RunOptions& options, Status status);
 // "temperature 0.6, top-p 0.95, seed 1" or the policy with its source.
 std::string sampling_line(const Chat& chat);
 
-// Prints an answer as it comes: reasoning in grey where it is shown.
+// Prints an answer as it comes: reasoning in grey where it is shown; or each token in a colour of its entropy.
 class AnswerPrinter {
  public:
   AnswerPrinter(bool show_reasoning, bool color) : show_reasoning_(show_reasoning), color_(color) {}
+  // The text that comes next is of a token of this entropy, nats.
+  void set_entropy(float entropy) { entropy_ = entropy; }
   // False when nobody reads any more.
   bool print(const OutputDelta& delta);
   // Ends the line and the colour.
   bool finish();
 
  private:
-  bool grey(bool on);
+  bool style(bool reasoning);
+  bool plain();
   bool show_reasoning_, color_;
-  bool grey_ = false, wrote_reasoning_ = false, wrote_answer_ = false, ends_line_ = true;
+  std::optional<float> entropy_;
+  std::string_view style_;  // what the terminal was told last; "": nothing
+  bool wrote_reasoning_ = false, wrote_answer_ = false, ends_line_ = true;
 };
 
 // "24 prompt tokens in 0.31 s (77.4/s), 120 tokens in 2.10 s (56.7/s), stop".

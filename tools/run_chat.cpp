@@ -170,12 +170,15 @@ class Session {
     messages_.push_back({.role = "user", .content = text});
     clear_interrupt();
     AnswerPrinter printer(show_reasoning_, stdout_has_color());
+    if (chat_.completion.sampling.entropy)
+      chat_.completion.on_token = [&](const TokenEvent& e) { printer.set_entropy(e.entropy); };
     bool readers_left = true;
     const auto completion = generate(text, [&](const OutputDelta& delta) {
       readers_left = printer.print(delta) && readers_left;
       return readers_left && !interrupted();
     });
     printer.finish();
+    chat_.completion.on_token = nullptr;
     clear_interrupt();
     if (!completion.ok()) {
       messages_.pop_back();

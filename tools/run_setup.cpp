@@ -90,6 +90,7 @@ Result<Chat> open_chat(const RunOptions& options) {
   chat.completion.sampling = sampling_of(options, chat.model->config().generation);
   HB_ASSIGN(ChosenPolicy chosen, choose_policy(options.policy, *chat.model, options.temperature.has_value()));
   chat.completion.sampling.policy = chosen.policy;
+  chat.completion.sampling.entropy = options.entropy;
   chat.policy_source = chosen.source;
   return chat;
 }

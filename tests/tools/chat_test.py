@@ -42,6 +42,16 @@ def test_reasoning_is_grey(model):
     assert t.finish() == 0
 
 
+def test_entropy_colours(model):
+    t = start(model, "--entropy")
+    answer = ask(t, "Hi")
+    assert re.search("\033\\[(90|0;38;5;[0-9]+)m[^\033]*a", answer)         # reasoning
+    assert re.search("\033\\[0;1(;38;5;[0-9]+)?m[^\033]*D", answer)          # answer: bold
+    assert answer.rstrip().count(PLAIN) >= 1
+    t.send("\x04")
+    assert t.finish() == 0
+
+
 def test_no_color(model):
     t = start(model, NO_COLOR="1")
     answer = ask(t, "Hi")

@@ -171,3 +171,21 @@ def test_smollm2_answers(halfbyte, smollm2):
     out = json.loads(halfbyte("run", smollm2, "What is the capital of France?", "--json", "--max-tokens", 24, timeout=280).out)
     assert "Paris" in out["text"]
     assert out["completion_tokens"] > 3 and out["timing"]["decode_tokens_per_s"] > 0
+
+
+def test_entropies(halfbyte, model):
+    out = json.loads(halfbyte("run", model, "Hi", "--json", "--entropy").out)
+    assert len(out["entropies"]) == out["completion_tokens"] == 9
+    assert all(0 <= h < 5 for h in out["entropies"])
+    # Colours are for terminals.
+    assert halfbyte("run", model, "Hi", "--entropy").out == "Done\n"
+
+
+def test_policy(halfbyte, model):
+    r = halfbyte("run", model, "Hi", "--json", "--policy", "reset", "--reset-tau0", 0.5, "--reset-t-low", 0)
+    assert r.code == 0 and r.err.startswith("note: reset: tau0 0.5, t_low 0, t_high 1, window 32 (from the flags)")
+    policy = json.loads(r.out)["policy"]
+    assert policy == {"rule": "reset", "tau0": 0.5, "t_low": 0.0, "t_high": 1.0, "window": 32, "include_current": False, "source": "from the flags"}
+    assert halfbyte("run", model, "Hi", "-q", "--policy", "reset").err == ""
+    r = halfbyte("run", model, "Hi", "--policy", "reset", "--temperature", 0.6)
+    assert r.code == 2 and "leave out --temperature" in r.err
