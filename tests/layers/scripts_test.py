@@ -222,10 +222,11 @@ PASSING = '<testsuite><testcase name="t" status="run"/></testsuite>'
 FAILING = '<testsuite><testcase name="t" status="run"/><testcase name="u" status="fail"/></testsuite>'
 
 
-def run_test_script(machine, tmp_path, *arguments, ctest=PASSING, cmake="exit 0"):
+def run_test_script(machine, tmp_path, *arguments, ctest=PASSING, cmake="exit 0", nvcc="13.0"):
     """scripts/test in a copy of the tree where cmake and ctest are fakes and everything is installed."""
     tree = tmp_path / "tree"
-    for file in ("scripts/setup", "scripts/test", "tests/support/summarize.py", "tests/requirements.txt"):
+    for file in ("scripts/setup", "scripts/test", "tests/support/summarize.py", "tests/requirements.txt",
+                 "tests/cuda-requirements.txt"):
         (tree / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tree / file)
     venv = tree / "build/.venv"
@@ -237,15 +238,25 @@ def run_test_script(machine, tmp_path, *arguments, ctest=PASSING, cmake="exit 0"
     machine.fake("dpkg-query", 'shift 2; for p in "$@"; do echo "$p installed"; done')
     machine.fake("apt-get", "exit 1")
     machine.fake("cmake", cmake)
+    machine.fake("nvcc", f"echo Cuda compilation tools, release {nvcc}, V{nvcc}.88")
     machine.fake("ctest", f"while [ \"$1\" != --output-junit ]; do shift; done; echo '{ctest}' > \"$2\"; exit 8")
-    return machine.run(str(tree / "scripts/test"), *arguments)
+    return machine.run(str(tree / "scripts/test"), *arguments, CUDA_HOME="/nonexistent")
 
 
-def test_test_script_counts_dev_and_release(machine, tmp_path):
+def test_test_script_counts_dev_release_and_cuda(machine, tmp_path):
     result = run_test_script(machine, tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+    assert result.stdout.splitlines()[-1] == "3 passed, 0 failed, 0 skipped"
     assert "--target halfbyte hb_release_tests" in machine.calls()
+    assert "--target kernels_cuda_test cuda_runner_test" in machine.calls()
+
+
+def test_test_script_without_nvcc_counts_a_skip(machine, tmp_path):
+    machine.fake("python3", '[ "$1 $2" != "-m venv" ]')
+    result = run_test_script(machine, tmp_path, nvcc="12.4")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "2 passed, 0 failed, 1 skipped"
+    assert "no nvcc 12.8 or newer" in result.stdout and "kernels_cuda_test" not in machine.calls()
 
 
 def test_test_script_fails_with_a_failed_test(machine, tmp_path):
