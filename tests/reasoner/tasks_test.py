@@ -165,7 +165,7 @@ def test_the_same_seed_gives_the_same_questions():
     for name, level in ALL:
         question = tasks.draw(Rand(f"version {name} {level}"), name, level, "validation")
         seen.update(f"{question.prompt}|{question.answer}|{completion(question, 3)}".encode())
-    assert (tasks.VERSION, seen.hexdigest()[:16]) == (1, "132d008afc2ecb8a")
+    assert (tasks.VERSION, seen.hexdigest()[:16]) == (1, "8c5c090cffb39b88")
 
 
 def test_numbered_questions_are_different_and_graded_from_their_file(tmp_path):
@@ -179,6 +179,8 @@ def test_numbered_questions_are_different_and_graded_from_their_file(tmp_path):
         back = files.read_line(line)
         assert tasks.grade(back, f"answer: {line['answer']}") and not tasks.grade(back, "answer: 1+1=2")
     assert [line["id"] for line in lines][:2] == ["countdown-v1-validation-1-0000", "countdown-v1-validation-1-0001"]
+    with pytest.raises(ValueError, match="no 90 different questions"):
+        tasks.numbered("arithmetic", 2, "test", 90)
     assert tasks.numbered("countdown", 1, "validation", 2) == tasks.numbered("countdown", 1, "validation", 3)[:2]
 
 

@@ -39,7 +39,9 @@ def test_task_text_is_whole_words_and_single_digits(package, name):
         parts = [tokenizer.prompt_text(question.prompt), "<think>\n", *(t for t, _ in steps), f"</think>\n\nanswer: {answer}<|im_end|>"]
         ids = sum(map(tokenizer.encode, parts), [])
         assert ids == package.encode("".join(parts)).ids, "marking slips may not change a token"
-        words = [tokenizer.decode([i]).strip() for i in ids]
+        # The roles' names in the frame around the question are spelled in letters.
+        written = tokenizer.encode(question.prompt) + sum(map(tokenizer.encode, parts[1:]), [])
+        words = [tokenizer.decode([i]).strip() for i in written]
         letters = [w for w in words if w.isalpha() and len(w) == 1]
         if name not in ("chain", "retrieval"):
             assert not letters, "a word of the tasks is no entry of the vocabulary"

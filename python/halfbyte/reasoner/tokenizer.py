@@ -13,7 +13,7 @@ from ..tasks.core import DOUBTS, OPENERS
 from ..tasks.word import ITEMS, NAMES
 
 OTHER_WORDS = """add again all and answer as back check compute do does fewer find for from gives has have how is know left
-less list make many mod more no of put redo sum than that times to together try we what yes user assistant system""".split()
+less list make many mod more no of put redo sum than that times to together try we what yes""".split()
 WORDS = [*OTHER_WORDS, *OPENERS, *DOUBTS, *NAMES, *ITEMS]
 PUNCTUATION = (":", ",", ";")
 END_OF_TEXT, START, END, THINK, END_THINK = SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]

@@ -39,6 +39,8 @@ def numbered(task, level, split, count):
     """The first `count` questions of a level and split: the same ones for everybody, no canonical question twice."""
     questions, keys, attempt = [], set(), 0
     while len(questions) < count:
+        if attempt > 20 * count + 1000:
+            raise ValueError(f"{task} level {level} has no {count} different questions in the split {split}, found {len(questions)}")
         question = draw(Rand(f"{task} {level} {split} {attempt} v{VERSION}"), task, level, split)
         attempt += 1
         if question.key not in keys:

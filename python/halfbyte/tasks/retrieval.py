@@ -13,7 +13,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # Two-letter words of the shipped tokenizer: as keys they would be one token instead of two.
 RESERVED = {"as", "by", "do", "is", "no", "of", "so", "to", "up", "we"}
 KEYS = [a + b for a in LETTERS for b in LETTERS if a + b not in RESERVED]
-FRAME_TOKENS = 13                                      # the chat template and the wording around the list
+FRAME_TOKENS = 24                                      # the chat template and the wording around the list
 
 
 @dataclass
