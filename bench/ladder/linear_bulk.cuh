@@ -155,6 +155,38 @@ __device__ __forceinline__ void bulk_produce(uint32_t ring, uint32_t full, uint3
   }
 }
 
+// Group 0 adds the other groups' sums in order. Two buffers, so that one barrier a piece is enough.
+template <class Config>
+__device__ __forceinline__ void add_groups(float (&value)[Config::kTilesPerWarp][Config::kValues], uint8_t* shared,
+                                           int piece, int group, int tile_warp, int lane) {
+  if constexpr (Config::kKWarps > 1) {
+    constexpr int kTiles = Config::kTilesPerWarp;
+    constexpr int kPerWarp = kTiles * Config::kValues * 32;
+    float* buffer =
+        reinterpret_cast<float*>(shared + Config::kReduceOffset) + (piece & 1) * (Config::kReduceFloats / 2);
+    if (group != 0) {
+      float* mine = buffer + ((group - 1) * Config::kTileWarps + tile_warp) * kPerWarp + lane;
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int v = 0; v < Config::kValues; ++v) mine[(t * Config::kValues + v) * 32] = value[t][v];
+      }
+    }
+    ptx::bar_sync(1 + tile_warp, Config::kKWarps * 32);
+    if (group == 0) {
+#pragma unroll
+      for (int other = 1; other < Config::kKWarps; ++other) {
+        const float* theirs = buffer + ((other - 1) * Config::kTileWarps + tile_warp) * kPerWarp + lane;
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+          for (int v = 0; v < Config::kValues; ++v) value[t][v] += theirs[(t * Config::kValues + v) * 32];
+        }
+      }
+    }
+  }
+}
+
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
     linear_bulk(const __grid_constant__ BulkArgs args) {
@@ -221,32 +253,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
     float value[kTiles][Config::kValues];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) ring_join<Config>(value[t], acc[t]);
-    if constexpr (kKWarps > 1) {
-      // Group 0 adds the other groups' sums in order. Two buffers, so that one barrier a piece is enough.
-      constexpr int kPerWarp = kTiles * Config::kValues * 32;
-      float* buffer =
-          reinterpret_cast<float*>(shared + Config::kReduceOffset) + (piece & 1) * (Config::kReduceFloats / 2);
-      if (k_warp != 0) {
-        float* mine = buffer + ((k_warp - 1) * Config::kTileWarps + tile_warp) * kPerWarp + lane;
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-          for (int v = 0; v < Config::kValues; ++v) mine[(t * Config::kValues + v) * 32] = value[t][v];
-        }
-      }
-      ptx::bar_sync(1 + tile_warp, kKWarps * 32);
-      if (k_warp == 0) {
-#pragma unroll
-        for (int other = 1; other < kKWarps; ++other) {
-          const float* theirs = buffer + ((other - 1) * Config::kTileWarps + tile_warp) * kPerWarp + lane;
-#pragma unroll
-          for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-            for (int v = 0; v < Config::kValues; ++v) value[t][v] += theirs[(t * Config::kValues + v) * 32];
-          }
-        }
-      }
-    }
+    add_groups<Config>(value, shared, piece, k_warp, tile_warp, lane);
     if (k_warp == 0) {
       if (piece == 0) {
         slot = blockIdx.x - args.split.owner(first_panel * args.k_steps);

@@ -41,6 +41,8 @@ struct GroupsConfig {
   static constexpr int kProducerWarps = kConsumerRegisters != 0 ? 4 : kKWarps;
   static constexpr int kWarps = kProducerWarps + kKWarps * kTileWarps;
   static constexpr int kThreads = kWarps * 32;
+  static constexpr int kGroupThreads = (kTileWarps + 1) * 32;  // consumers of a group and their producer
+  static constexpr int kStartBarrier = 1 + kTileWarps;         // + group
   static constexpr int kXChunk = Base::kXChunk;
   static constexpr int kXOffset = 0;
   static constexpr int kColumns = Base::kColumns;
@@ -199,6 +201,25 @@ __device__ __forceinline__ void groups_finish(const GroupsArgs& args, int panel,
   }
 }
 
+// A producer warp's part.
+template <class Config>
+__device__ __forceinline__ void groups_produce(const GroupsArgs& args, StreamLog<Config>& log, uint32_t ring, int warp,
+                                               int lane, int count, int first_k) {
+  if constexpr (Config::kConsumerRegisters != 0) {
+    ptx::setmaxnreg_dec<Config::kProducerRegisters>();
+    if (warp >= Config::kKWarps) return;
+  }
+  int k = first_k + warp;
+  while (k >= args.k_steps) k -= args.k_steps;
+  GroupProducer<Config> producer{args, ring + warp * Config::kGroupBytes, count, k};
+  if (lane == 0) producer.begin(warp);
+  __syncwarp();
+  ptx::bar_arrive(Config::kStartBarrier + warp, Config::kGroupThreads);
+  log.mark(lane);
+  if (lane == 0) producer.run(warp);
+  log.mark(lane);
+}
+
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
     linear_groups(const __grid_constant__ GroupsArgs args) {
@@ -217,22 +238,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
   const int begin = args.split.begin(blockIdx.x);
   const int first_panel = args.by_k_steps.quotient(begin);
   const int first_k = begin - first_panel * args.k_steps;
-  constexpr int kGroupThreads = (Config::kTileWarps + 1) * 32;
-  constexpr int kStartBarrier = 1 + Config::kTileWarps;  // + group
   if (__builtin_expect(warp < Config::kProducerWarps, 1)) {
-    if constexpr (Config::kConsumerRegisters != 0) {
-      ptx::setmaxnreg_dec<Config::kProducerRegisters>();
-      if (warp >= kKWarps) return;
-    }
-    int k = first_k + warp;
-    while (k >= args.k_steps) k -= args.k_steps;
-    GroupProducer<Config> producer{args, ring + warp * Config::kGroupBytes, count, k};
-    if (lane == 0) producer.begin(warp);
-    __syncwarp();
-    ptx::bar_arrive(kStartBarrier + warp, kGroupThreads);
-    log.mark(lane);
-    if (lane == 0) producer.run(warp);
-    log.mark(lane);
+    groups_produce<Config>(args, log, ring, warp, lane, count, first_k);
     return;
   }
 
@@ -243,7 +250,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
   const RingLane<Config> place(tile_warp * kTiles, 0, lane);
   RingPlace<Config::kStages, 1> at{0, 0};
   int slot = blockIdx.x - args.split.owner(first_panel * args.k_steps);
-  ptx::bar_sync(kStartBarrier + group, kGroupThreads);
+  ptx::bar_sync(Config::kStartBarrier + group, Config::kGroupThreads);
   log.mark(lane);
 
   int i = group;  // index in the run of this group's next k step
@@ -272,32 +279,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kMinBlocks)
     float value[kTiles][Config::kValues];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) ring_join<Config>(value[t], acc[t]);
-    if constexpr (kKWarps > 1) {
-      // Group 0 adds the other groups' sums in order. Two buffers, so that one barrier a piece is enough.
-      constexpr int kPerWarp = kTiles * Config::kValues * 32;
-      float* buffer =
-          reinterpret_cast<float*>(shared + Config::kReduceOffset) + (piece & 1) * (Config::kReduceFloats / 2);
-      if (group != 0) {
-        float* mine = buffer + ((group - 1) * Config::kTileWarps + tile_warp) * kPerWarp + lane;
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-          for (int v = 0; v < Config::kValues; ++v) mine[(t * Config::kValues + v) * 32] = value[t][v];
-        }
-      }
-      ptx::bar_sync(1 + tile_warp, kKWarps * 32);
-      if (group == 0) {
-#pragma unroll
-        for (int other = 1; other < kKWarps; ++other) {
-          const float* theirs = buffer + ((other - 1) * Config::kTileWarps + tile_warp) * kPerWarp + lane;
-#pragma unroll
-          for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-            for (int v = 0; v < Config::kValues; ++v) value[t][v] += theirs[(t * Config::kValues + v) * 32];
-          }
-        }
-      }
-    }
+    add_groups<Config>(value, shared, piece, group, tile_warp, lane);
     if (group == 0) {
       if (args.programmatic && piece == 0)
         ptx::griddepcontrol_wait();  // the partial sums may still be read by an earlier kernel

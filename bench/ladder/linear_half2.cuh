@@ -46,7 +46,7 @@ struct Half2Args {
 };
 
 // Bytes of the activation codes of one k step.
-HB_LADDER_HD constexpr int half2_x_chunk_bytes(int m) {
+HB_HOST_DEVICE constexpr int half2_x_chunk_bytes(int m) {
   return m * kStepK * 2;
 }
 

@@ -122,6 +122,157 @@ struct Options {
   int calls = 48;
 };
 
+// Weights, x^ and partial sums of `time`: every candidate and shape takes its weights from one pool in turn.
+struct Memory {
+  uint8_t *pool = nullptr, *x = nullptr;
+  float* partial = nullptr;
+  static constexpr size_t kXBytes = size_t{4} << 20, kPartialBytes = size_t{256} << 20;
+
+  void allocate() {
+    LADDER_CHECK(cudaMalloc(&pool, kPoolBytes));
+    LADDER_CHECK(cudaMalloc(&x, kXBytes));
+    LADDER_CHECK(cudaMalloc(&partial, kPartialBytes));
+    std::vector<uint8_t> random(size_t{32} << 20);
+    uint32_t state = 1;
+    for (size_t i = 0; i < random.size(); i += 4) {
+      state = state * 1664525u + 1013904223u;
+      const uint32_t v = state ^ (state >> 15);
+      std::memcpy(random.data() + i, &v, 4);
+    }
+    for (size_t o = 0; o < kPoolBytes; o += random.size())
+      LADDER_CHECK(cudaMemcpy(pool + o, random.data(), random.size(), cudaMemcpyHostToDevice));
+    // Halves in [1, 2): any order of x^ reads sensible values.
+    for (size_t i = 0; i < kXBytes; i += 2) {
+      const uint16_t h = 0x3C00 | (random[i] << 2);
+      std::memcpy(random.data() + i, &h, 2);
+    }
+    LADDER_CHECK(cudaMemcpy(x, random.data(), kXBytes, cudaMemcpyHostToDevice));
+  }
+};
+
+// All that is timed of one shape, in rounds that take every row in turn.
+class ShapeTimes {
+ public:
+  ShapeTimes(const Options& options, Timer& timer, const Memory& memory, const Shape& shape)
+      : options_(options), timer_(timer), memory_(memory), shape_(shape) {}
+  ~ShapeTimes() {
+    for (Row& row : rows_) LADDER_CHECK(cudaGraphExecDestroy(row.graph));
+  }
+  ShapeTimes(const ShapeTimes&) = delete;
+  ShapeTimes& operator=(const ShapeTimes&) = delete;
+
+  // The floor's grid: the best of several, then held for this shape.
+  void add_read() {
+    double best = 1e30;
+    for (const int per_sm : {1, 2, 4, 8}) {
+      for (const int threads : {256, 512, 1024}) {
+        if (per_sm * threads > 2048) continue;
+        const int grid = per_sm * multiprocessors();
+        auto graph = capture(timer_.stream, options_.calls, [&](int i) { read(i, grid, threads, false); });
+        timer_.microseconds(graph, options_.calls);
+        std::vector<double> us;
+        for (int r = 0; r < 5; ++r) us.push_back(timer_.microseconds(graph, options_.calls));
+        LADDER_CHECK(cudaGraphExecDestroy(graph));
+        if (median(us) < best) best = median(us), grid_ = grid, threads_ = threads;
+      }
+    }
+    add("read", 0, [&](int i) { read(i, grid_, threads_, false); });
+    if (options_.pdl) add("read-pdl", 0, [&](int i) { read(i, grid_, threads_, true); });
+  }
+
+  void add_cublas(Cublas& cublas) {
+    const size_t bytes = static_cast<size_t>(shape_.n) * shape_.k * 2;
+    const int copies = static_cast<int>(kPoolBytes / bytes);
+    add("cublas-bf16", 1, [&](int i) {
+      if (cublas.bf16(shape_.n, 1, shape_.k, memory_.pool + (i % copies) * bytes, memory_.x, memory_.partial) != 0)
+        std::printf("cublas failed\n");
+    });
+  }
+
+  void add_candidate(Candidate& c) {
+    const size_t bytes = c.split ? shape_.padded_bytes(c.split().runs) : shape_.bytes();
+    const int places = static_cast<int>(kPoolBytes / bytes);
+    const bool programmatic = options_.pdl;
+    const auto launch = [&](int i) {
+      c.launch(
+          {memory_.pool + (i % places) * bytes, memory_.x, memory_.partial, reinterpret_cast<const float*>(memory_.x)},
+          timer_.stream, programmatic);
+    };
+    add(c.name, c.m, launch);
+    if (c.name.find("10-evict") != 0) return;
+    float* y = memory_.partial + Memory::kPartialBytes / 8;
+    add(c.name + " + slots", c.m, [&](int i) {
+      launch(i);
+      launch_kernel(add_slots, dim3(shape_.rows() / kPanelRows, c.m), kPanelRows, 0, timer_.stream, programmatic,
+                    memory_.partial, y, c.split(), shape_.k_steps(), shape_.rows(), 1.0f);
+    });
+  }
+
+  void run() {
+    for (Row& row : rows_) {  // warm up
+      if (options_.verbose) std::printf("run %s M=%d\n", row.name.c_str(), row.m);
+      timer_.microseconds(row.graph, options_.calls);
+    }
+    for (int r = 0; r < options_.rounds; ++r) {
+      for (Row& row : rows_) row.us.push_back(timer_.microseconds(row.graph, options_.calls));
+    }
+  }
+
+  // Prints a line a row and gives (name, ratio to the read) to `taken`.
+  template <class Take>
+  void report(std::FILE* json, Take taken) const {
+    std::printf("%-12s %6dx%-6d read %.2f us (%d x %d)\n", shape_.name, shape_.n, shape_.k, median(rows_[0].us), grid_,
+                threads_);
+    for (size_t i = 1; i < rows_.size(); ++i) {
+      std::vector<double> ratio;
+      for (int r = 0; r < options_.rounds; ++r) ratio.push_back(rows_[i].us[r] / rows_[0].us[r]);
+      const double middle = median(ratio);
+      std::printf("  %-26s M=%-2d %7.2f us  %.3f [%.3f, %.3f]\n", rows_[i].name.c_str(), rows_[i].m,
+                  median(rows_[i].us), middle, *std::min_element(ratio.begin(), ratio.end()),
+                  *std::max_element(ratio.begin(), ratio.end()));
+      if (json != nullptr) {
+        std::fprintf(json,
+                     "{\"shape\":\"%s\",\"n\":%d,\"k\":%d,\"name\":\"%s\",\"m\":%d,\"us\":%.4f,\"read_us\":%.4f,"
+                     "\"ratio\":%.4f}\n",
+                     shape_.name, shape_.n, shape_.k, rows_[i].name.c_str(), rows_[i].m, median(rows_[i].us),
+                     median(rows_[0].us), middle);
+      }
+      taken(rows_[i].name + " M=" + std::to_string(rows_[i].m), middle);
+    }
+  }
+
+  // Where a candidate's cycles go, for those that log them.
+  void print_timeline(Candidate& c) {
+    std::printf("  %s, cycles since the block's start: sync, then (arrived, done) a step, stored\n", c.name.c_str());
+    const size_t bytes = shape_.padded_bytes(c.split().runs);
+    auto graph = capture(timer_.stream, options_.calls, [&](int i) {
+      c.launch({memory_.pool + (i % (kPoolBytes / bytes)) * bytes, memory_.x, memory_.partial}, timer_.stream, false);
+    });
+    timer_.microseconds(graph, 8);
+    c.timeline();
+    LADDER_CHECK(cudaGraphExecDestroy(graph));
+  }
+
+ private:
+  template <class Call>
+  void add(std::string name, int m, Call call) {
+    rows_.push_back({std::move(name), m, capture(timer_.stream, options_.calls, call), {}});
+  }
+  void read(int i, int grid, int threads, bool programmatic) const {
+    const int copies = static_cast<int>(kPoolBytes / shape_.bytes());
+    launch_kernel(read_registers, grid, threads, 0, timer_.stream, programmatic,
+                  reinterpret_cast<const uint4*>(memory_.pool + (i % copies) * shape_.bytes()), shape_.bytes() / 16,
+                  reinterpret_cast<uint32_t*>(memory_.partial));
+  }
+
+  const Options& options_;
+  Timer& timer_;
+  const Memory& memory_;
+  const Shape& shape_;
+  std::vector<Row> rows_;
+  int grid_ = 0, threads_ = 0;
+};
+
 int time_all(const Options& options) {
   cudaDeviceProp device;
   LADDER_CHECK(cudaGetDeviceProperties(&device, 0));
@@ -133,138 +284,32 @@ int time_all(const Options& options) {
   LADDER_CHECK(cudaStreamCreate(&timer.stream));
   LADDER_CHECK(cudaEventCreate(&timer.start));
   LADDER_CHECK(cudaEventCreate(&timer.stop));
-  const cudaStream_t stream = timer.stream;
-  uint8_t *pool = nullptr, *x = nullptr;
-  float* partial = nullptr;
-  constexpr size_t kXBytes = size_t{4} << 20, kPartialBytes = size_t{256} << 20;
-  LADDER_CHECK(cudaMalloc(&pool, kPoolBytes));
-  LADDER_CHECK(cudaMalloc(&x, kXBytes));
-  LADDER_CHECK(cudaMalloc(&partial, kPartialBytes));
-  std::vector<uint8_t> random(size_t{32} << 20);
-  uint32_t state = 1;
-  for (size_t i = 0; i < random.size(); i += 4) {
-    state = state * 1664525u + 1013904223u;
-    const uint32_t v = state ^ (state >> 15);
-    std::memcpy(random.data() + i, &v, 4);
-  }
-  for (size_t o = 0; o < kPoolBytes; o += random.size())
-    LADDER_CHECK(cudaMemcpy(pool + o, random.data(), random.size(), cudaMemcpyHostToDevice));
-  // Halves in [1, 2): any order of x^ reads sensible values.
-  for (size_t i = 0; i < kXBytes; i += 2) {
-    const uint16_t h = 0x3C00 | (random[i] << 2);
-    std::memcpy(random.data() + i, &h, 2);
-  }
-  LADDER_CHECK(cudaMemcpy(x, random.data(), kXBytes, cudaMemcpyHostToDevice));
+  Memory memory;
+  memory.allocate();
   Cublas cublas;
-  const bool have_cublas = options.cublas && cublas.open(stream);
+  const bool have_cublas = options.cublas && cublas.open(timer.stream);
   std::FILE* json = options.json.empty() ? nullptr : std::fopen(options.json.c_str(), "w");
 
   std::vector<std::pair<std::string, std::vector<double>>> ratios;  // over the paper's shapes
   for (size_t s = 0; s < std::size(kShapes); ++s) {
     const Shape& shape = kShapes[s];
     if (std::string(shape.name).find(options.shape_filter) == std::string::npos) continue;
-    const int copies = static_cast<int>(kPoolBytes / shape.bytes());
-    std::vector<Row> rows;
-    auto add = [&](std::string name, int m, auto call) {
-      rows.push_back({std::move(name), m, capture(stream, options.calls, call), {}});
-    };
-    // The floor's grid: the best of several, then held for this shape.
-    double best = 1e30;
-    int best_grid = 0, best_threads = 0;
-    for (const int per_sm : {1, 2, 4, 8}) {
-      for (const int threads : {256, 512, 1024}) {
-        if (per_sm * threads > 2048) continue;
-        const int grid = per_sm * multiprocessors();
-        auto graph = capture(stream, options.calls, [&](int i) {
-          read_registers<<<grid, threads, 0, stream>>>(
-              reinterpret_cast<const uint4*>(pool + (i % copies) * shape.bytes()), shape.bytes() / 16,
-              reinterpret_cast<uint32_t*>(partial));
-        });
-        timer.microseconds(graph, options.calls);
-        std::vector<double> us;
-        for (int r = 0; r < 5; ++r) us.push_back(timer.microseconds(graph, options.calls));
-        LADDER_CHECK(cudaGraphExecDestroy(graph));
-        if (median(us) < best) best = median(us), best_grid = grid, best_threads = threads;
-      }
+    ShapeTimes times(options, timer, memory, shape);
+    times.add_read();
+    if (have_cublas) times.add_cublas(cublas);
+    for (Candidate& c : registry()) {
+      if (c.name.find(options.filter) != std::string::npos && c.prepare(shape)) times.add_candidate(c);
     }
-    add("read", 0, [&](int i) {
-      read_registers<<<best_grid, best_threads, 0, stream>>>(
-          reinterpret_cast<const uint4*>(pool + (i % copies) * shape.bytes()), shape.bytes() / 16,
-          reinterpret_cast<uint32_t*>(partial));
+    times.run();
+    times.report(json, [&](const std::string& key, double ratio) {
+      if (s >= kPaperShapes) return;
+      auto it = std::find_if(ratios.begin(), ratios.end(), [&](const auto& e) { return e.first == key; });
+      if (it == ratios.end()) it = ratios.insert(ratios.end(), {key, {}});
+      it->second.push_back(ratio);
     });
-    if (options.pdl) {
-      add("read-pdl", 0, [&](int i) {
-        launch_kernel(read_registers, best_grid, best_threads, 0, stream, true,
-                      reinterpret_cast<const uint4*>(pool + (i % copies) * shape.bytes()), shape.bytes() / 16,
-                      reinterpret_cast<uint32_t*>(partial));
-      });
-    }
-    if (have_cublas) {
-      const size_t bf16_bytes = static_cast<size_t>(shape.n) * shape.k * 2;
-      const int bf16_copies = static_cast<int>(kPoolBytes / bf16_bytes);
-      add("cublas-bf16", 1, [&](int i) {
-        if (cublas.bf16(shape.n, 1, shape.k, pool + (i % bf16_copies) * bf16_bytes, x, partial) != 0)
-          std::printf("cublas failed\n");
-      });
-    }
     for (Candidate& c : registry()) {
-      if (c.name.find(options.filter) == std::string::npos) continue;
-      if (!c.prepare(shape)) continue;
-      const bool programmatic = options.pdl;
-      const size_t bytes = c.split ? shape.padded_bytes(c.split().runs) : shape.bytes();
-      const int places = static_cast<int>(kPoolBytes / bytes);
-      add(c.name, c.m, [&](int i) {
-        c.launch({pool + (i % places) * bytes, x, partial, reinterpret_cast<const float*>(x)}, stream, programmatic);
-      });
-      if (c.name.find("10-evict") == 0) {
-        float* y = partial + kPartialBytes / 8;
-        add(c.name + " + slots", c.m, [&](int i) {
-          c.launch({pool + (i % places) * bytes, x, partial}, stream, programmatic);
-          launch_kernel(add_slots, dim3(shape.rows() / kPanelRows, c.m), kPanelRows, 0, stream, programmatic, partial,
-                        y, c.split(), shape.k_steps(), shape.rows(), 1.0f);
-        });
-      }
-    }
-    for (Row& row : rows) {  // warm up
-      if (options.verbose) std::printf("run %s M=%d\n", row.name.c_str(), row.m);
-      timer.microseconds(row.graph, options.calls);
-    }
-    for (int r = 0; r < options.rounds; ++r) {
-      for (Row& row : rows) row.us.push_back(timer.microseconds(row.graph, options.calls));
-    }
-    std::printf("%-12s %6dx%-6d read %.2f us (%d x %d)\n", shape.name, shape.n, shape.k, median(rows[0].us), best_grid,
-                best_threads);
-    for (size_t i = 1; i < rows.size(); ++i) {
-      std::vector<double> ratio;
-      for (int r = 0; r < options.rounds; ++r) ratio.push_back(rows[i].us[r] / rows[0].us[r]);
-      const double middle = median(ratio);
-      std::printf("  %-26s M=%-2d %7.2f us  %.3f [%.3f, %.3f]\n", rows[i].name.c_str(), rows[i].m, median(rows[i].us),
-                  middle, *std::min_element(ratio.begin(), ratio.end()), *std::max_element(ratio.begin(), ratio.end()));
-      if (json != nullptr) {
-        std::fprintf(json,
-                     "{\"shape\":\"%s\",\"n\":%d,\"k\":%d,\"name\":\"%s\",\"m\":%d,\"us\":%.4f,\"read_us\":%.4f,"
-                     "\"ratio\":%.4f}\n",
-                     shape.name, shape.n, shape.k, rows[i].name.c_str(), rows[i].m, median(rows[i].us),
-                     median(rows[0].us), middle);
-      }
-      if (s < kPaperShapes) {
-        const std::string key = rows[i].name + " M=" + std::to_string(rows[i].m);
-        auto it = std::find_if(ratios.begin(), ratios.end(), [&](const auto& e) { return e.first == key; });
-        if (it == ratios.end()) it = ratios.insert(ratios.end(), {key, {}});
-        it->second.push_back(middle);
-      }
-    }
-    for (Row& row : rows) LADDER_CHECK(cudaGraphExecDestroy(row.graph));
-    for (Candidate& c : registry()) {
-      if (c.name.find("timeline") == std::string::npos || c.timeline == nullptr || !c.prepare(shape)) continue;
-      std::printf("  %s, cycles since the block's start: sync, then (arrived, done) a step, stored\n", c.name.c_str());
-      const size_t bytes = shape.padded_bytes(c.split().runs);
-      auto graph = capture(stream, options.calls, [&](int i) {
-        c.launch({pool + (i % (kPoolBytes / bytes)) * bytes, x, partial}, stream, false);
-      });
-      timer.microseconds(graph, 8);
-      c.timeline();
-      LADDER_CHECK(cudaGraphExecDestroy(graph));
+      if (c.name.find("timeline") != std::string::npos && c.timeline != nullptr && c.prepare(shape))
+        times.print_timeline(c);
     }
   }
   std::printf("# over the 12 shapes: median, worst ratio to the read\n");

@@ -49,21 +49,18 @@ HB_HOST_DEVICE constexpr uint32_t word_register(uint32_t w, int i) {
   return bits & kPairMask;
 }
 
-// Codes of a word: code i sits in the low half of register i, code 4 + i in the high half.
-constexpr uint32_t target_bit(int code, int bit) {
-  return (bit == 3 ? 15 : 6 + bit) + (code >= 4 ? 16 : 0);
-}
-
-// The map word -> 32 code bits is linear over GF(2) and has full rank, so each code bit has one column in the inverse.
-constexpr std::array<uint32_t, 32> invert_word_map() {
+// The map word -> 32 code bits is linear over GF(2); where it has full rank each code bit has one column in the inverse:
+// the word bits that it sets. Else zeros. Code i sits in the low half of register i, code 4 + i in the high half, its sign
+// in bit 15, its magnitude from `magnitude_bit` on. register_of(word, i): a register as the kernel computes it.
+template <class RegisterOf>
+constexpr std::array<uint32_t, 32> invert_word_map(RegisterOf register_of, int magnitude_bit) {
   std::array<uint64_t, 32> rows{};  // low 32 bits: equation over the word's bits; high 32 bits: which code bit it gives
   for (int c = 0; c < 8; ++c) {
     for (int b = 0; b < 4; ++b) {
+      const int target = (b == 3 ? 15 : magnitude_bit + b) + (c >= 4 ? 16 : 0);
       uint64_t equation = 0;
       for (int p = 0; p < 32; ++p) {
-        const uint32_t w = 1u << p;
-        const uint32_t r = word_register(w, c & 3);
-        if ((r >> target_bit(c, b)) & 1u) equation |= uint64_t{1} << p;
+        if ((register_of(1u << p, c & 3) >> target) & 1u) equation |= uint64_t{1} << p;
       }
       rows[4 * c + b] = equation | (uint64_t{1} << (32 + 4 * c + b));
     }
@@ -71,7 +68,7 @@ constexpr std::array<uint32_t, 32> invert_word_map() {
   for (int p = 0; p < 32; ++p) {
     int pivot = p;
     while (pivot < 32 && ((rows[pivot] >> p) & 1u) == 0) ++pivot;
-    if (pivot == 32) return {};  // singular: caught by the static_assert below
+    if (pivot == 32) return {};  // singular: caught by the static_assert of whoever calls
     const uint64_t swapped = rows[p];
     rows[p] = rows[pivot];
     rows[pivot] = swapped;
@@ -79,7 +76,7 @@ constexpr std::array<uint32_t, 32> invert_word_map() {
       if (r != p && ((rows[r] >> p) & 1u)) rows[r] ^= rows[p];
     }
   }
-  std::array<uint32_t, 32> columns{};  // word bits that a code bit sets
+  std::array<uint32_t, 32> columns{};
   for (int p = 0; p < 32; ++p) {
     for (int b = 0; b < 32; ++b) {
       if ((rows[p] >> (32 + b)) & 1u) columns[b] |= 1u << p;
@@ -88,7 +85,7 @@ constexpr std::array<uint32_t, 32> invert_word_map() {
   return columns;
 }
 
-inline constexpr std::array<uint32_t, 32> kWordColumns = invert_word_map();
+inline constexpr std::array<uint32_t, 32> kWordColumns = invert_word_map(word_register, 6);
 static_assert(kWordColumns[0] != 0, "the word code must be invertible");
 
 // E4M3 scale (finite, >= 0) as the stored byte; a zero scale has no stored form (the packer zeroes the block's codes).
