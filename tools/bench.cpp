@@ -27,7 +27,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string synthetic, prompt = "512", tokens = "64", batch = "1", context = "16", svg;
   int repeat = 5, warmup = 1;
-  bool json = false, roofline = false, stepped = false;
+  bool json = false, roofline = false, stepped = false, policy_cost = false;
 };
 
 struct Sizes {
@@ -201,6 +201,7 @@ int run(const BenchOptions& options) {
     const int64_t needed = std::max(sizes->prompt + 1, sizes->context + sizes->tokens + 1);
     engine_options.ctx = fmt::format("{}", std::min(needed + 31, (*model)->config().context));
   }
+  if (options.policy_cost) return run_policy_cost(*model, engine_options, sizes->context, sizes->tokens, options.json);
   auto engine = make_engine(*model, engine_options, static_cast<int>(sizes->batch));
   if (!engine.ok()) return fail(engine.status());
 
@@ -243,6 +244,8 @@ Command add_bench(CLI::App& app) {
   flags.option("--svg", options->svg, "With --roofline: write a picture to this file");
   flags.flag("--stepped", options->stepped,
              "Measure when a line on stdin asks: 'prompt TOKENS', 'decode ROWS CONTEXT STEPS', 'read'");
+  flags.flag("--policy-cost", options->policy_cost,
+             "What ReSET adds to a decode step: --tokens pairs of steps, with it and without, in turn");
   flags.flag("--json", options->json, "One JSON object instead of a table");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);

@@ -8,6 +8,7 @@
 #include "halfbyte/engine.h"
 #include "halfbyte/model.h"
 #include "kernels/read_bandwidth.h"
+#include "model_options.h"
 
 namespace halfbyte::tools {
 
@@ -40,6 +41,11 @@ class ReadSpeed {
 //
 // The sequences of a (ROWS, CONTEXT) are made at its first line and go on at the next. Ends at the end of stdin.
 int run_stepped(const std::shared_ptr<Model>& model, int threads);
+
+// halfbyte bench --policy-cost: two sequences of one model take turns, step by step, one with a fixed temperature and one
+// under ReSET; the ratio of the two times, pair by pair.
+int run_policy_cost(const std::shared_ptr<Model>& model, const ModelOptions& options, int64_t context, int64_t pairs,
+                    bool json);
 
 // halfbyte bench --roofline: every linear kernel of the chosen instruction set against the machine's limits.
 struct RooflineOptions {

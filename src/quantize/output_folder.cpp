@@ -91,7 +91,7 @@ Result<std::string> make_folder_beside(const std::string& path, const char* suff
     std::string name = path + suffix;
     for (int c = 0; c < 6; ++c) name += kLetters[random() % kLetters.size()];
     if (mkdir(name.c_str(), 0777) == 0) return name;
-    if (errno != EEXIST || i == kTries) return io_error(name, "cannot be made", errno);
+    if (errno != EEXIST || i == kTries) return io_error(path, "cannot be made", errno);
   }
 }
 
