@@ -52,16 +52,22 @@ LogitSums sums(const float* logits, int64_t count, float max) {
   for (int64_t begin = 0; begin < count; begin += kChunk) {
     const int64_t end = begin + kChunk < count ? begin + kChunk : count;
     double lane_z[kLanes] = {}, lane_s[kLanes] = {};
-    const auto take = [&](int64_t i, int64_t j) {
-      const float d = logits[i] - max;
-      const float e = exp32(d);
-      lane_z[j] += static_cast<double>(e);
-      lane_s[j] += static_cast<double>(e) * static_cast<double>(e > 0.0f ? d : 0.0f);
+    // Two plain loops, the second over doubles: one loop over both is not vectorised.
+    const auto take = [&](const float* from, int64_t lanes) {
+      float d[kLanes], e[kLanes];
+      for (int64_t j = 0; j < lanes; ++j) {
+        const float below = from[j] - max;
+        e[j] = exp32(below);
+        d[j] = e[j] > 0.0f ? below : 0.0f;  // not 0 * infinity
+      }
+      for (int64_t j = 0; j < lanes; ++j) {
+        lane_z[j] += static_cast<double>(e[j]);
+        lane_s[j] += static_cast<double>(e[j]) * static_cast<double>(d[j]);
+      }
     };
     int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes)
-      for (int64_t j = 0; j < kLanes; ++j) take(i + j, j);
-    for (int64_t j = 0; i + j < end; ++j) take(i + j, j);
+    for (; i + kLanes <= end; i += kLanes) take(logits + i, kLanes);
+    take(logits + i, end - i);
     z += fold(lane_z);
     s += fold(lane_s);
   }
