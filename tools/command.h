@@ -69,6 +69,7 @@ Command add_bench(CLI::App& app);
 Command add_quantize(CLI::App& app);
 Command add_trace(CLI::App& app);
 Command add_calibrate(CLI::App& app);
+Command add_eval(CLI::App& app);
 
 // One line on stderr, "error: ...", and the exit code that goes with the status.
 int fail(const Status& status);

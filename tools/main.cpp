@@ -99,6 +99,7 @@ int run_main(int argc, char** argv) {
       {"quantize", "Round a model and write it as a folder", add_quantize},
       {"trace", "Answer a prompt and show how sure the model was of each token", add_trace},
       {"calibrate", "Find the values that a method needs for this model", add_calibrate},
+      {"eval", "Answer the questions of a file, and grade the answers", add_eval},
   };
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const Entry& entry : kCommands) {

@@ -66,3 +66,16 @@ def test_our_tokenizer_and_template_read_the_folder():
                                   env=environment, timeout=60)
             assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout)["ids"] == ids
+
+
+def test_the_model_multiplies():
+    """The whole way: question file, template, engine, grader. The model gets nearly all of these right."""
+    program = BIN / "halfbyte"
+    if not program.exists():
+        pytest.skip(f"{program} is not built")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HALFBYTE_")}
+    done = subprocess.run([program, "eval", MODEL, "--task", "arithmetic", "--levels", "2", "--limit", "8", "--plan", "bf16", "--json"],
+                          capture_output=True, text=True, env=environment, timeout=240)
+    assert done.returncode == 0, done.stderr
+    out = json.loads(done.stdout)
+    assert out["n"] == 8 and out["accuracy"] >= 0.75 and 80 < out["reasoning_tokens_mean"] < 300, out

@@ -10,7 +10,7 @@ import pytest
 import tiny_chat
 from conftest import BINARY, ROOT, clean_environment
 
-COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize"]
+COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize", "eval"]
 
 
 # --- inspect ---

@@ -1,0 +1,18 @@
+// Whether a generation has fallen into a loop: the same 20 tokens in a row four times within 1,024 tokens (the rule of
+// arXiv 2606.02011).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace halfbyte {
+
+struct LoopRule {
+  int ngram = 20;
+  int times = 4;
+  int window = 1024;  // from the first token of the first one to the last token of the last
+};
+
+bool has_loop(std::span<const int32_t> tokens, const LoopRule& rule = {});
+
+}  // namespace halfbyte

@@ -1,0 +1,17 @@
+// Intervals of a mean by resampling questions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace halfbyte {
+
+struct Interval {
+  double mean = 0, low = 0, high = 0;
+};
+
+// 95% interval of the mean of `values` (one a question, the mean over its samples) from `draws` resamplings of the
+// questions; percentiles as numpy's default. The same seed gives the same interval everywhere. Empty: zeros.
+Interval bootstrap_mean(std::span<const double> values, int draws = 10'000, uint64_t seed = 0);
+
+}  // namespace halfbyte

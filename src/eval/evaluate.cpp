@@ -1,0 +1,219 @@
+#include "eval/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/quote.h"
+#include "base/rng.h"
+#include "decode/loop_detector.h"
+#include "eval/grader.h"
+#include "text/output_text.h"
+
+namespace halfbyte {
+namespace {
+
+Result<Prompt> prompt_of(const TextModel& text, const Question& question, const ChatRenderOptions& render) {
+  return chat_prompt(text, {{.role = "user", .content = question.prompt}}, render);
+}
+
+class Evaluation {
+ public:
+  Evaluation(Engine& engine, const TextModel& text, std::span<const Question> questions, const EvalOptions& options,
+             ResultsFile& results)
+      : engine_(engine),
+        text_(text),
+        questions_(questions),
+        options_(options),
+        results_(results),
+        stops_(stop_tokens(engine.model(), text)) {}
+
+  Status check_results() const {
+    const auto& there = results_.results();
+    for (size_t i = 0; i < there.size(); ++i) {
+      if (i < total() && there[i].id == question(i).id && there[i].sample == sample(i)) continue;
+      return invalid_argument(
+          fmt::format("{}: result {} is sample {} of {}, expected sample {} of {}; name another file",
+                      quote(results_.path()), i, there[i].sample, quote(there[i].id), i < total() ? sample(i) : 0,
+                      quote(i < total() ? question(i).id : "nothing")));
+    }
+    return {};
+  }
+
+  Status run(const OnEvalProgress& on_progress) {
+    HB_TRY(check_results());
+    next_ = results_.results().size();
+    while (results_.results().size() < total()) {
+      HB_TRY(submit_more());
+      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
+      for (const TokenEvent& e : events) HB_TRY(take(e));
+      const auto done = static_cast<int64_t>(results_.results().size());
+      if (on_progress && !on_progress(done, static_cast<int64_t>(total()), tokens_)) {
+        return {StatusCode::kCancelled, "the evaluation was interrupted; what is done is kept"};
+      }
+    }
+    return {};
+  }
+
+  // Leaves the engine with nothing to do.
+  void cancel_all() {
+    for (const auto& [id, flight] : flights_) engine_.cancel(id);
+    while (engine_.busy()) {
+      if (!engine_.step().ok()) return;
+    }
+  }
+
+  int64_t tokens() const { return tokens_; }
+
+ private:
+  struct Flight {
+    size_t index;  // place among all samples
+    OutputText output;
+    OutputDelta written;
+    std::vector<int32_t> tokens;
+    int64_t prompt_tokens;
+  };
+
+  size_t total() const { return questions_.size() * static_cast<size_t>(options_.samples); }
+  const Question& question(size_t index) const { return questions_[index / static_cast<size_t>(options_.samples)]; }
+  int64_t sample(size_t index) const { return static_cast<int64_t>(index % static_cast<size_t>(options_.samples)); }
+
+  Status submit_more() {
+    while (flights_.size() < static_cast<size_t>(options_.concurrent) && next_ < total()) {
+      const Question& q = question(next_);
+      HB_ASSIGN(const Prompt prompt, prompt_of(text_, q, options_.render));
+      GenerateRequest request;
+      request.prompt = prompt.tokens;
+      request.max_tokens = options_.max_tokens;
+      request.stop_tokens = stops_;
+      request.sampling = options_.sampling;
+      // By number, so that neither a limit nor a restart changes what is drawn.
+      request.sampling.seed = philox_draw(options_.sampling.seed, 0, static_cast<uint64_t>(q.number), /*stream=*/1);
+      request.sampling.choice = static_cast<uint32_t>(sample(next_));
+      OutputTextOptions output;
+      output.reasoning = reasoning_start(prompt.text);
+      HB_ASSIGN(const uint64_t id, engine_.submit(std::move(request)));
+      flights_.emplace(
+          id, Flight{next_, OutputText(text_.tokenizer, output), {}, {}, static_cast<int64_t>(prompt.tokens.size())});
+      ++next_;
+    }
+    return {};
+  }
+
+  Status take(const TokenEvent& e) {
+    const auto at = flights_.find(e.request);
+    if (at == flights_.end()) return {};
+    Flight& flight = at->second;
+    if (e.finish == FinishReason::kError) return internal_error("the engine gave a request up: " + e.error);
+    if (e.token >= 0) {
+      ++tokens_;
+      flight.tokens.push_back(e.token);
+      flight.output.push(e.token, flight.written);
+    }
+    if (e.finish == FinishReason::kNone) return {};
+    flight.output.flush(flight.written);
+    finished_.emplace(flight.index, graded(flight, e.finish == FinishReason::kLength));
+    flights_.erase(at);
+    // In order: a sample waits for those before it.
+    for (auto first = finished_.begin(); first != finished_.end() && first->first == results_.results().size();
+         first = finished_.erase(first)) {
+      HB_TRY(results_.append(first->second));
+    }
+    return {};
+  }
+
+  SampleResult graded(const Flight& flight, bool truncated) const {
+    const Question& q = question(flight.index);
+    SampleResult r;
+    r.id = q.id;
+    r.sample = sample(flight.index);
+    r.answer = final_answer(flight.written.answer).value_or("");
+    r.correct = grade(q, flight.written.answer);
+    r.prompt_tokens = flight.prompt_tokens;
+    r.reasoning_tokens = flight.output.reasoning_tokens();
+    r.tokens = static_cast<int64_t>(flight.tokens.size());
+    r.truncated = truncated;
+    r.looped = has_loop(flight.tokens);
+    return r;
+  }
+
+  Engine& engine_;
+  const TextModel& text_;
+  std::span<const Question> questions_;
+  const EvalOptions& options_;
+  ResultsFile& results_;
+  std::vector<int32_t> stops_;
+  size_t next_ = 0;  // the next sample to submit
+  std::unordered_map<uint64_t, Flight> flights_;
+  std::map<size_t, SampleResult> finished_;  // graded, waiting for their turn
+  int64_t tokens_ = 0;
+};
+
+// Whether the most frequent answer is a right one.
+bool majority_is_right(std::span<const SampleResult> samples) {
+  std::map<std::string, int> counts;
+  for (const SampleResult& r : samples) ++counts[r.answer];
+  const auto better = [&](const SampleResult& a, const SampleResult& b) { return counts[a.answer] < counts[b.answer]; };
+  return std::max_element(samples.begin(), samples.end(), better)->correct;
+}
+
+}  // namespace
+
+Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const Question> questions,
+                         const EvalOptions& options, ResultsFile& results, const OnEvalProgress& on_progress) {
+  if (options.samples < 1 || options.concurrent < 1 || options.max_tokens < 1) {
+    return invalid_argument("an evaluation needs at least one sample, one request at once and one new token");
+  }
+  Evaluation evaluation(engine, text, questions, options, results);
+  const Status status = evaluation.run(on_progress);
+  if (!status.ok()) {
+    evaluation.cancel_all();
+    return status;
+  }
+  return evaluation.tokens();
+}
+
+Result<int64_t> longest_prompt(const TextModel& text, std::span<const Question> questions,
+                               const ChatRenderOptions& render) {
+  size_t longest = 0;
+  for (const Question& q : questions) {
+    HB_ASSIGN(const Prompt prompt, prompt_of(text, q, render));
+    longest = std::max(longest, prompt.tokens.size());
+  }
+  return static_cast<int64_t>(longest);
+}
+
+EvalSummary summarise(std::span<const SampleResult> results, int samples) {
+  EvalSummary s;
+  s.samples = samples;
+  const auto n = static_cast<size_t>(samples);
+  s.questions = static_cast<int64_t>(results.size() / n);
+  if (s.questions == 0) return s;
+  results = results.first(static_cast<size_t>(s.questions) * n);
+  std::vector<double> accuracies;
+  for (size_t q = 0; q < results.size(); q += n) {
+    const auto own = results.subspan(q, n);
+    const auto right = std::count_if(own.begin(), own.end(), [](const SampleResult& r) { return r.correct; });
+    accuracies.push_back(static_cast<double>(right) / static_cast<double>(n));
+    s.majority += majority_is_right(own);
+  }
+  for (const SampleResult& r : results) {
+    s.reasoning_tokens += static_cast<double>(r.reasoning_tokens);
+    s.tokens += static_cast<double>(r.tokens);
+    s.truncated += r.truncated;
+    s.looped += r.looped;
+  }
+  for (double* mean : {&s.reasoning_tokens, &s.tokens, &s.truncated, &s.looped})
+    *mean /= static_cast<double>(results.size());
+  s.majority /= static_cast<double>(s.questions);
+  s.accuracy = bootstrap_mean(accuracies);
+  return s;
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,102 @@
+#include "eval/grader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <vector>
+
+namespace halfbyte {
+namespace {
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\n\r\f\v";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Digits at the front of `text`, at most nine, taken off it.
+std::optional<int64_t> take_number(std::string_view& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits > 9) return std::nullopt;
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + digits, value);
+  text.remove_prefix(digits);
+  return value;
+}
+
+bool take(std::string_view& text, std::string_view expected) {
+  if (!text.starts_with(expected)) return false;
+  text.remove_prefix(expected.size());
+  return true;
+}
+
+struct Equation {
+  int64_t left, right, result;
+  char op;
+};
+
+std::optional<Equation> take_equation(std::string_view& text) {
+  const auto left = take_number(text);
+  if (!left || text.empty()) return std::nullopt;
+  const char op = text.front();
+  text.remove_prefix(1);
+  const auto right = take_number(text);
+  if (!right || !take(text, "=")) return std::nullopt;
+  const auto result = take_number(text);
+  if (!result) return std::nullopt;
+  return Equation{*left, *right, *result, op};
+}
+
+bool holds(const Equation& e) {
+  switch (e.op) {
+    case '+': return e.left + e.right == e.result;
+    case '-': return e.left - e.right == e.result;
+    case '*': return e.left * e.right == e.result;
+    case '/': return e.right > 0 && e.left == e.right * e.result;
+    default: return false;
+  }
+}
+
+bool remove_one(std::vector<int64_t>& numbers, int64_t n) {
+  const auto at = std::find(numbers.begin(), numbers.end(), n);
+  if (at == numbers.end()) return false;
+  numbers.erase(at);
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> final_answer(std::string_view completion) {
+  constexpr std::string_view kClose = "</think>", kEnd = "<|im_end|>", kAnswer = "answer: ";
+  const size_t close = completion.rfind(kClose);
+  if (close == std::string_view::npos) {
+    if (completion.find("<think>") != std::string_view::npos) return std::nullopt;
+  } else {
+    completion.remove_prefix(close + kClose.size());
+  }
+  if (completion.ends_with(kEnd)) completion.remove_suffix(kEnd.size());
+  completion = trim(completion);
+  if (!take(completion, kAnswer) || completion.find('\n') != std::string_view::npos) return std::nullopt;
+  return std::string(trim(completion));
+}
+
+bool grade_countdown(const Question& question, std::string_view answer) {
+  std::vector<int64_t> left = question.numbers;
+  for (bool first = true; first || !answer.empty(); first = false) {
+    if (!first && !take(answer, ", ")) return false;
+    const auto equation = take_equation(answer);
+    if (!equation || !holds(*equation)) return false;
+    if (!remove_one(left, equation->left) || !remove_one(left, equation->right)) return false;
+    left.push_back(equation->result);
+  }
+  return left == std::vector<int64_t>{question.target};
+}
+
+bool grade(const Question& question, std::string_view completion) {
+  const auto answer = final_answer(completion);
+  if (!answer) return false;
+  return question.task == "countdown" ? grade_countdown(question, *answer) : *answer == question.answer;
+}
+
+}  // namespace halfbyte

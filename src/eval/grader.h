@@ -1,0 +1,23 @@
+// Whether a completion ends in a right answer. The same rules as python/halfbyte/tasks, which a test holds together.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "eval/question.h"
+
+namespace halfbyte {
+
+// What the whole text of a completion answers: behind the last "</think>" (the whole text without one), white space
+// around it taken away, the text must be "answer: X" in one line; that X. None otherwise, and where the reasoning was
+// opened and never closed.
+std::optional<std::string> final_answer(std::string_view completion);
+
+// A countdown's equations "a op b=c, ...": every number used once, each equation true, the last result the target.
+bool grade_countdown(const Question& question, std::string_view answer);
+
+// By the question's task: countdown as above, any other as the same text.
+bool grade(const Question& question, std::string_view completion);
+
+}  // namespace halfbyte

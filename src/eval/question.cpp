@@ -1,0 +1,80 @@
+#include "eval/question.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+#include <utility>
+
+#include "base/json.h"
+#include "base/quote.h"
+#include "io/read_file.h"
+
+namespace halfbyte {
+namespace {
+
+constexpr int64_t kLargest = 1'000'000'000;
+
+Status read_text(const JsonValue& root, std::string_view key, std::string& out) {
+  HB_ASSIGN(const JsonValue value, root.at(key));
+  HB_ASSIGN(const std::string_view text, value.as_string());
+  if (text.empty()) return value.error("is empty");
+  out = std::string(text);
+  return {};
+}
+
+Status read_countdown(const JsonValue& root, Question& question) {
+  HB_ASSIGN(const JsonValue numbers, root.at("numbers"));
+  HB_ASSIGN(const auto items, numbers.elements());
+  if (items.empty() || items.size() > 16) return numbers.error("holds no or more than 16 numbers");
+  for (const JsonValue& item : items) {
+    HB_ASSIGN(const int64_t n, item.as_int(0, kLargest));
+    question.numbers.push_back(n);
+  }
+  HB_ASSIGN(const JsonValue target, root.at("target"));
+  HB_ASSIGN(question.target, target.as_int(0, kLargest));
+  return {};
+}
+
+Result<Question> parse_question(std::string_view line, const std::string& name) {
+  HB_ASSIGN(const auto document, JsonDocument::parse(line, name));
+  const JsonValue root = document->root();
+  Question question;
+  HB_TRY(read_text(root, "id", question.id));
+  HB_TRY(read_text(root, "task", question.task));
+  HB_TRY(read_text(root, "prompt", question.prompt));
+  HB_TRY(read_text(root, "answer", question.answer));
+  if (const auto level = root.find_set("level")) {
+    HB_ASSIGN(question.level, level->as_int(0, 1000));
+  }
+  if (question.task == "countdown") HB_TRY(read_countdown(root, question));
+  return question;
+}
+
+}  // namespace
+
+Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& name) {
+  std::vector<Question> questions;
+  std::unordered_set<std::string> ids;
+  for (int64_t line = 1; !text.empty(); ++line) {
+    const size_t end = text.find('\n');
+    const std::string_view row = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    HB_ASSIGN(Question question, parse_question(row, fmt::format("{}, line {}", name, line)));
+    question.number = static_cast<int64_t>(questions.size());
+    if (!ids.insert(question.id).second) {
+      return invalid_data(fmt::format("{}, line {}: the id {} comes twice", name, line, quote(question.id)));
+    }
+    questions.push_back(std::move(question));
+  }
+  if (questions.empty()) return invalid_data(name + ": holds no question; expected one JSON object a line");
+  return questions;
+}
+
+Result<std::vector<Question>> read_questions(const std::string& path) {
+  HB_ASSIGN(const auto text, read_small_file(path));
+  if (!text) return not_found(path + ": there is no such file");
+  return parse_questions(*text, path);
+}
+
+}  // namespace halfbyte

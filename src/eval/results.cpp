@@ -1,0 +1,120 @@
+#include "eval/results.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/json.h"
+#include "base/quote.h"
+#include "io/read_file.h"
+
+namespace halfbyte {
+namespace {
+
+Status file_error(const std::string& path, const char* what) {
+  const int error = errno;
+  const std::string text = fmt::format("{}: {}: {}", quote(path), what, std::strerror(error));
+  return error == ENOSPC || error == EDQUOT ? resource_exhausted(text + "; free some disk space and start again")
+                                            : invalid_argument(text);
+}
+
+std::string line_of(const SampleResult& r) {
+  nlohmann::ordered_json out;
+  out["id"] = r.id;
+  out["sample"] = r.sample;
+  out["correct"] = r.correct;
+  out["answer"] = r.answer;
+  out["prompt_tokens"] = r.prompt_tokens;
+  out["reasoning_tokens"] = r.reasoning_tokens;
+  out["tokens"] = r.tokens;
+  out["truncated"] = r.truncated;
+  out["looped"] = r.looped;
+  return out.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Result<SampleResult> read_line(std::string_view line, const std::string& name) {
+  HB_ASSIGN(const auto document, JsonDocument::parse(line, name));
+  const JsonValue root = document->root();
+  SampleResult r;
+  for (const auto& [key, out] : {std::pair("id", &r.id), std::pair("answer", &r.answer)}) {
+    HB_ASSIGN(const JsonValue value, root.at(key));
+    HB_ASSIGN(const std::string_view text, value.as_string());
+    *out = std::string(text);
+  }
+  for (const auto& [key, out] : {std::pair("sample", &r.sample), std::pair("prompt_tokens", &r.prompt_tokens),
+                                 std::pair("reasoning_tokens", &r.reasoning_tokens), std::pair("tokens", &r.tokens)}) {
+    HB_ASSIGN(const JsonValue value, root.at(key));
+    HB_ASSIGN(*out, value.as_int(0, INT64_MAX / 2));
+  }
+  for (const auto& [key, out] :
+       {std::pair("correct", &r.correct), std::pair("truncated", &r.truncated), std::pair("looped", &r.looped)}) {
+    HB_ASSIGN(const JsonValue value, root.at(key));
+    HB_ASSIGN(*out, value.as_bool());
+  }
+  return r;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ResultsFile>> ResultsFile::open(const std::string& path, const std::string& settings_json) {
+  auto results = std::make_unique<ResultsFile>();
+  results->path_ = path;
+  HB_TRY(results->read_existing(settings_json));
+  return results;
+}
+
+Status ResultsFile::read_existing(const std::string& settings_json) {
+  HB_ASSIGN(const auto existing, read_small_file(path_));
+  const std::string_view text = existing ? std::string_view(*existing) : std::string_view();
+  // What a killed run left of its last line counts for nothing.
+  const size_t whole = text.find_last_of('\n') + 1;  // 0 without a newline
+  std::string_view rest = text.substr(0, whole);
+  if (!rest.empty()) {
+    const std::string_view first = rest.substr(0, rest.find('\n'));
+    if (first != settings_json) {
+      return invalid_argument(fmt::format(
+          "{}: holds results of other settings, so it is not continued: found {}, expected {}; name another file",
+          quote(path_), quote(first, 400), quote(settings_json, 400)));
+    }
+    rest.remove_prefix(first.size() + 1);
+  } else if (!text.empty() && !std::string_view(settings_json).starts_with(text)) {
+    return invalid_argument(fmt::format("{}: is no results file; name another file", quote(path_)));
+  }
+  for (int64_t line = 2; !rest.empty(); ++line) {
+    const size_t end = rest.find('\n');
+    HB_ASSIGN(SampleResult r, read_line(rest.substr(0, end), fmt::format("{}, line {}", path_, line)));
+    results_.push_back(std::move(r));
+    rest.remove_prefix(end + 1);
+  }
+  file_ = std::make_unique<FileDescriptor>(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (file_->get() < 0) return file_error(path_, "cannot be written");
+  if (::ftruncate(file_->get(), static_cast<off_t>(whole)) != 0) return file_error(path_, "cannot be cut");
+  if (::lseek(file_->get(), 0, SEEK_END) < 0) return file_error(path_, "cannot be continued");
+  return whole == 0 ? write_line(settings_json) : Status();
+}
+
+Status ResultsFile::write_line(const std::string& line) {
+  std::string bytes = line + "\n";
+  std::string_view left = bytes;
+  while (!left.empty()) {
+    const ssize_t n = ::write(file_->get(), left.data(), left.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error(path_, "cannot be written");
+    left.remove_prefix(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Status ResultsFile::append(const SampleResult& result) {
+  if (file_) HB_TRY(write_line(line_of(result)));
+  results_.push_back(result);
+  return {};
+}
+
+}  // namespace halfbyte

@@ -1,0 +1,47 @@
+// The results file of an evaluation: JSON lines, first the settings, then one line a sample in the order of questions and
+// samples, each flushed. A run that was stopped goes on where the file ends and gives the same bytes as one that was not.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/result.h"
+
+namespace halfbyte {
+
+struct SampleResult {
+  std::string id;      // the question's
+  int64_t sample = 0;  // from 0
+  bool correct = false;
+  std::string answer;  // what the completion answers, "" if nothing
+  int64_t prompt_tokens = 0, reasoning_tokens = 0, tokens = 0;
+  bool truncated = false;  // reached the limit of new tokens
+  bool looped = false;     // decode/loop_detector.h
+};
+
+// Thread-compatible.
+class ResultsFile {
+ public:
+  // `settings_json`: one line that says everything the results depend on. A file that exists must begin with it and is
+  // continued; an unfinished last line is cut off. kInvalidArgument when its settings are others, or it is something else.
+  static Result<std::unique_ptr<ResultsFile>> open(const std::string& path, const std::string& settings_json);
+  // Results in memory only.
+  ResultsFile() = default;
+
+  Status append(const SampleResult& result);
+  const std::vector<SampleResult>& results() const { return results_; }
+  const std::string& path() const { return path_; }  // "" in memory
+
+ private:
+  Status read_existing(const std::string& settings_json);
+  Status write_line(const std::string& line);
+
+  std::string path_;
+  std::unique_ptr<FileDescriptor> file_;
+  std::vector<SampleResult> results_;
+};
+
+}  // namespace halfbyte

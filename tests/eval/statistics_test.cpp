@@ -1,0 +1,91 @@
+// Intervals, summaries and the loop detector.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "decode/loop_detector.h"
+#include "eval/bootstrap.h"
+#include "eval/evaluate.h"
+
+namespace halfbyte {
+namespace {
+
+TEST(Bootstrap, AgreesWithTheNormalInterval) {
+  std::vector<double> values;
+  for (int i = 0; i < 501; ++i) values.push_back(i % 5 == 0 ? 0.0 : 1.0);
+  const Interval interval = bootstrap_mean(values);
+  double mean = 0;
+  for (const double v : values) mean += v / 501;
+  const double half = 1.96 * std::sqrt(mean * (1 - mean) / 501);
+  EXPECT_NEAR(interval.mean, mean, 1e-12);
+  EXPECT_NEAR(interval.low, mean - half, .1 * half);
+  EXPECT_NEAR(interval.high, mean + half, .1 * half);
+}
+
+TEST(Bootstrap, SameSeedSameInterval) {
+  const std::vector<double> values = {0, 1, .5, .25, 1, 0, 1};
+  EXPECT_EQ(bootstrap_mean(values, 500, 3).low, bootstrap_mean(values, 500, 3).low);
+  EXPECT_NE(bootstrap_mean(values, 500, 3).low, bootstrap_mean(values, 501, 4).high);
+  EXPECT_EQ(bootstrap_mean(std::vector<double>{.5, .5}).high, .5);
+  EXPECT_EQ(bootstrap_mean({}).mean, 0);
+}
+
+SampleResult sample(const char* answer, bool correct, int64_t reasoning) {
+  SampleResult r;
+  r.answer = answer;
+  r.correct = correct;
+  r.reasoning_tokens = reasoning;
+  r.tokens = reasoning + 10;
+  return r;
+}
+
+TEST(Summary, CountsQuestionsAndSamples) {
+  std::vector<SampleResult> results = {sample("1", true, 10),  sample("2", false, 20), sample("1", true, 30),
+                                       sample("5", false, 40), sample("5", false, 50), sample("6", true, 60),
+                                       sample("7", true, 70)};
+  results[4].truncated = true;
+  const EvalSummary s = summarise(results, 3);
+  EXPECT_EQ(s.questions, 2) << "the third is not whole";
+  EXPECT_DOUBLE_EQ(s.accuracy.mean, .5);
+  EXPECT_DOUBLE_EQ(s.majority, .5);
+  EXPECT_DOUBLE_EQ(s.reasoning_tokens, 35);
+  EXPECT_DOUBLE_EQ(s.tokens, 45);
+  EXPECT_DOUBLE_EQ(s.truncated, 1.0 / 6);
+  EXPECT_EQ(summarise({}, 3).questions, 0);
+}
+
+std::vector<int32_t> counting(int32_t from, int32_t count) {
+  std::vector<int32_t> out;
+  for (int32_t i = 0; i < count; ++i) out.push_back(from + i);
+  return out;
+}
+
+std::vector<int32_t> repeated(int times, int32_t gap) {
+  std::vector<int32_t> out;
+  for (int t = 0; t < times; ++t) {
+    for (const int32_t v : counting(0, 20)) out.push_back(v);
+    for (const int32_t v : counting(1000 * (t + 1), gap)) out.push_back(v);
+  }
+  return out;
+}
+
+TEST(LoopDetector, FourTimesTwentyWithinAThousand) {
+  EXPECT_FALSE(has_loop(counting(0, 3000)));
+  EXPECT_FALSE(has_loop(repeated(3, 50)));
+  EXPECT_TRUE(has_loop(repeated(4, 50)));
+  EXPECT_TRUE(has_loop(repeated(4, 314)));   // 3 * 334 + 20 = 1022 tokens
+  EXPECT_FALSE(has_loop(repeated(4, 315)));  // 1025
+  EXPECT_TRUE(has_loop(std::vector<int32_t>(23, 7)));
+  EXPECT_FALSE(has_loop(std::vector<int32_t>(22, 7)));
+  EXPECT_FALSE(has_loop({}));
+}
+
+TEST(LoopDetector, FindsALoopAmongOthersFarApart) {
+  std::vector<int32_t> tokens = counting(0, 20);
+  for (const int32_t v : counting(100'000, 5000)) tokens.push_back(v);
+  for (const int32_t v : repeated(4, 5)) tokens.push_back(v);
+  EXPECT_TRUE(has_loop(tokens));
+}
+
+}  // namespace
+}  // namespace halfbyte

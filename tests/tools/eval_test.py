@@ -1,0 +1,135 @@
+"""halfbyte eval from end to end, on a model that always answers 7 and now and then goes on for ever."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+import tiny_chat
+from conftest import BINARY, clean_environment
+
+
+@pytest.fixture(scope="session")
+def answerer(tmp_path_factory):
+    """Says "<think>k</think>answer: 7"."""
+    chains = tiny_chat.CHAINS
+    tiny_chat.CHAINS = [["\n", "<think>", "k", "</think>", *"answer: 7", "<|im_end|>"], ["z", "y", "z"]]
+    try:
+        return tiny_chat.write_model(tmp_path_factory.mktemp("eval") / "model")
+    finally:
+        tiny_chat.CHAINS = chains
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "level": i % 2 + 1, "prompt": f"What is {i}?",
+                                        "answer": "7" if i % 4 else "8"}) + "\n" for i in range(12)))
+    return path
+
+
+def ask(halfbyte, model, questions, *more):
+    r = halfbyte("eval", model, "--questions", questions, "--plan", "bf16", "--json", *more)
+    assert r.code == 0, r.err
+    return json.loads(r.out)
+
+
+def test_figures(halfbyte, answerer, questions):
+    out = ask(halfbyte, answerer, questions, "--samples", "2")
+    assert list(out)[:6] == ["task", "plan", "n", "samples", "accuracy", "ci95"]
+    assert (out["task"], out["plan"], out["n"], out["samples"]) == ("sums", "bf16", 12, 2)
+    assert out["accuracy"] == out["majority"] == 0.75
+    assert out["ci95"][0] < 0.75 < out["ci95"][1]
+    assert out["truncated"] == out["looped"] == 0 and out["reasoning_tokens_mean"] == 3 and out["tokens_per_s"] > 0
+    assert [(row["level"], row["n"], row["accuracy"]) for row in out["levels"]] == [(1, 6, 0.5), (2, 6, 1.0)]
+
+
+def test_choosing_questions(halfbyte, answerer, questions):
+    assert ask(halfbyte, answerer, questions, "--levels", "2")["accuracy"] == 1
+    assert ask(halfbyte, answerer, questions, "--limit", "4")["n"] == 4
+    short = ask(halfbyte, answerer, questions, "--max-tokens", "3")
+    assert short["truncated"] == 1 and short["accuracy"] == 0
+
+
+def test_text(halfbyte, answerer, questions):
+    r = halfbyte("eval", answerer, "--questions", questions)
+    assert r.code == 0 and "accuracy          0.7500" in r.out and "12 questions x 1 samples" in r.out
+
+
+def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(halfbyte, answerer, questions, tmp_path):
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    first = ask(halfbyte, answerer, questions, "--samples", "3", "-o", whole)
+    text = whole.read_bytes()
+    assert text.count(b"\n") == 1 + 36
+    for at in (10, len(text) // 3, len(text) - 5):
+        cut.write_bytes(text[:at])
+        again = ask(halfbyte, answerer, questions, "--samples", "3", "-o", cut, "--concurrent", "5")
+        assert cut.read_bytes() == text
+        assert again["accuracy"] == first["accuracy"] and again["ci95"] == first["ci95"]
+    assert ask(halfbyte, answerer, questions, "--samples", "3", "-o", whole)["tokens_per_s"] == 0, "nothing was left to do"
+
+
+def test_killed_in_the_middle(answerer, questions, tmp_path):
+    """SIGKILL at any moment, then the same command again."""
+    many = tmp_path / "many.jsonl"
+    many.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "prompt": f"{i}?", "answer": "7"}) + "\n" for i in range(400)))
+    command = [BINARY, "eval", answerer, "--questions", many, "--plan", "bf16", "--samples", "4", "--json", "-o"]
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    subprocess.run([*command, whole], check=True, capture_output=True, env=clean_environment(), timeout=120)
+    victim = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL, env=clean_environment())
+    while victim.poll() is None and (not killed.exists() or killed.stat().st_size < 2000):
+        pass
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=120)
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_task_files_lie_beside_the_model(halfbyte, answerer, questions):
+    folder = pathlib.Path(answerer) / "questions"
+    folder.mkdir(exist_ok=True)
+    (folder / "sums-validation.jsonl").write_bytes(questions.read_bytes())
+    r = halfbyte("eval", answerer, "--task", "sums", "--json")
+    assert r.code == 0 and json.loads(r.out)["n"] == 12
+
+
+@pytest.mark.parametrize("arguments, words", [
+    ([], ["--task", "--questions"]),
+    (["--task", "nothing"], ["nothing-validation.jsonl", "--questions FILE"]),
+    (["--task", "x", "--split", "train"], ["--split", "validation or test"]),
+    (["--questions", "QUESTIONS", "--task", "x"], ["one of them"]),
+    (["--questions", "QUESTIONS", "--levels", "9"], ["--levels"]),
+    (["--questions", "no such file"], ["no such file"]),
+    (["--questions", "QUESTIONS", "--samples", "0"], ["--samples"]),
+    (["--questions", "QUESTIONS", "-o", "/no/such/folder/x"], ["/no/such/folder/x"]),
+])
+def test_bad_input(halfbyte, answerer, questions, arguments, words):
+    r = halfbyte("eval", answerer, *[questions if a == "QUESTIONS" else a for a in arguments])
+    lines = r.err.rstrip("\n").split("\n")
+    assert r.code == 2 and r.out == "" and len(lines) == 1 and lines[0].startswith("error: "), (r.code, r.err)
+    for word in words:
+        assert word in lines[0]
+
+
+def test_results_of_other_settings_are_refused(halfbyte, answerer, questions, tmp_path):
+    ask(halfbyte, answerer, questions, "-o", tmp_path / "r.jsonl")
+    before = (tmp_path / "r.jsonl").read_bytes()
+    r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "--seed", "5", "-o", tmp_path / "r.jsonl")
+    assert r.code == 2 and "other settings" in r.err and (tmp_path / "r.jsonl").read_bytes() == before
+
+
+def test_ctrl_c_keeps_whole_samples(answerer, questions, tmp_path):
+    out = tmp_path / "r.jsonl"
+    many = tmp_path / "many.jsonl"
+    many.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "prompt": f"{i}?", "answer": "7"}) + "\n" for i in range(2000)))
+    victim = subprocess.Popen([BINARY, "eval", answerer, "--questions", many, "-o", out], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, env=clean_environment())
+    while victim.poll() is None and (not out.exists() or out.stat().st_size < 2000):
+        pass
+    victim.send_signal(signal.SIGINT)
+    assert victim.wait(timeout=60) in (130, -signal.SIGINT)
+    lines = out.read_bytes()
+    assert lines.endswith(b"\n") and all(json.loads(line) for line in lines.splitlines())
+    assert os.path.getsize(out) > 0
