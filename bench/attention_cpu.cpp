@@ -18,6 +18,7 @@
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
+#include "base/percentile.h"
 #include "base/thread_pool.h"
 #include "kernels/read_bandwidth.h"
 #include "kernels/registry.h"
@@ -49,11 +50,6 @@ struct Options {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
 }
 
 std::vector<float> numbers(int64_t n) {

@@ -20,6 +20,7 @@
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
+#include "base/percentile.h"
 #include "base/thread_pool.h"
 #include "kernels/read_bandwidth.h"
 #include "kernels/registry.h"
@@ -47,11 +48,6 @@ struct Options {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double quantile(std::vector<double> v, double q) {
-  std::sort(v.begin(), v.end());
-  return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
 }
 
 QuantLinear random_weight(WeightFormat format, int64_t n, int64_t k, std::mt19937_64& rng) {
@@ -128,9 +124,9 @@ class Case {
       });
       pool_.parallel_for(l.shape.n, kernel_.row_tile, [&](int64_t begin, int64_t end, int) {
         for (int64_t m = 0; m < tokens_; m += kernel_.max_rows) {
-          kernel_.run(l.packed[layer].bytes().data(), 0.001f, nullptr, l.shape.n, l.shape.k,
-                      l.activations.bytes().data() + static_cast<size_t>(m) * row,
-                      std::min(kernel_.max_rows, tokens_ - m), begin, end, l.y.data() + m * l.shape.n, l.shape.n);
+          kernel_.run({l.packed[layer].bytes().data(), 0.001f, nullptr, l.shape.n, l.shape.k,
+                       l.activations.bytes().data() + static_cast<size_t>(m) * row,
+                       std::min(kernel_.max_rows, tokens_ - m), begin, end, l.y.data() + m * l.shape.n, l.shape.n});
         }
       });
     }
@@ -166,12 +162,12 @@ Line measure(Case& c, ReadProbe& probe, double seconds) {
   }
   const auto bytes = static_cast<double>(c.bytes());
   Line line{};
-  line.us = quantile(times, 0.5) * 1e6;
-  line.us_p10 = quantile(times, 0.1) * 1e6;
-  line.us_p90 = quantile(times, 0.9) * 1e6;
-  line.gbps = bytes / quantile(times, 0.5) / 1e9;
-  line.read_gbps = bytes / quantile(reads, 0.5) / 1e9;
-  line.share = quantile(shares, 0.5);
+  line.us = percentile(times, 0.5) * 1e6;
+  line.us_p10 = percentile(times, 0.1) * 1e6;
+  line.us_p90 = percentile(times, 0.9) * 1e6;
+  line.gbps = bytes / percentile(times, 0.5) / 1e9;
+  line.read_gbps = bytes / percentile(reads, 0.5) / 1e9;
+  line.share = percentile(shares, 0.5);
   return line;
 }
 

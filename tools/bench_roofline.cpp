@@ -99,9 +99,9 @@ class Subject {
     pool_.parallel_for(n_, kernel_.row_tile, [&](int64_t begin, int64_t end, int) {
       for (int64_t r = 0; r < rows; r += kernel_.max_rows) {
         const auto at = static_cast<size_t>(r);
-        kernel_.run(packed, /*tensor_scale=*/1.0f, /*bias=*/nullptr, n_, k_,
-                    activations_.as<std::byte>() + at * kernel_.activation_bytes(k_),
-                    std::min(kernel_.max_rows, rows - r), begin, end, y_.data() + r * n_, n_);
+        kernel_.run({packed, /*tensor_scale=*/1.0f, /*bias=*/nullptr, n_, k_,
+                     activations_.as<std::byte>() + at * kernel_.activation_bytes(k_),
+                     std::min(kernel_.max_rows, rows - r), begin, end, y_.data() + r * n_, n_});
       }
     });
     return clock.seconds();

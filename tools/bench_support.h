@@ -5,15 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "base/percentile.h"
 #include "halfbyte/engine.h"
 #include "halfbyte/model.h"
 #include "kernels/read_bandwidth.h"
 #include "model_options.h"
 
 namespace halfbyte::tools {
-
-// Between samples, as numpy's default; share is in [0, 1].
-double percentile(std::vector<double> values, double share);
 
 // Ids spread over the vocabulary by a fixed rule.
 std::vector<int32_t> made_up_prompt(int64_t tokens, int64_t vocab, int64_t salt);

@@ -88,9 +88,9 @@ class Linear:
 
 
 class Decoder:
-    """tensors: {Hugging Face name: float32 array}."""
+    """tensors: {Hugging Face name: float32 array}. head: the plan whose formats the head has, where not the preset's."""
 
-    def __init__(self, config, tensors, plan, a16i16=False, kv=None):
+    def __init__(self, config, tensors, plan, a16i16=False, kv=None, head=None):
         self.config, self.t = config, tensors
         self.kv_format = kv or ("f32" if plan == "f32" else "bf16")
         self.eps = F32(config["rms_norm_eps"])
@@ -104,8 +104,8 @@ class Decoder:
                 weights = [tensors[f"{n}.weight"] for n in full]
                 for n, w in zip(full, weights):
                     self.linears[n] = Linear(w, tensors.get(f"{n}.bias"), plan, a16i16, weights)
-        head = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
-        self.head = Linear(head, None, "f32" if plan == "f32" else "bf16", False)
+        w = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
+        self.head = Linear(w, None, head or ("f32" if plan == "f32" else "bf16"), a16i16)
 
     def logits(self, tokens):
         """float32 [tokens, vocab]."""

@@ -20,4 +20,12 @@ std::span<const LogitFns* const> logit_fns_here() {
   return {kForms.data(), count};
 }
 
+const LogitFns& logit_fns(std::string_view kernels) {
+  if (kernels == "ref") return kLogitFnsBaseline;
+  for (const LogitFns* form : logit_fns_here()) {
+    if (form->name == kernels) return *form;
+  }
+  return best_logit_fns();
+}
+
 }  // namespace halfbyte

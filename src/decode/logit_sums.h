@@ -1,6 +1,6 @@
 // The passes over a row of logits that every token pays for: maximum, log-sum-exp with entropy, and draw weights.
 // Orders of sums: docs/numerics.md 4. One source (logit_sums.cpp) is compiled for the baseline, AVX2 and AVX-512; all give
-// the same bits, and the CPU decides which runs.
+// the same bits; which runs goes with the kernels that were chosen.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,9 @@ std::span<const LogitFns* const> logit_fns_here();
 inline const LogitFns& best_logit_fns() {
   return *logit_fns_here().back();
 }
+// The form that goes with a set of kernels: "ref" the baseline, another set its own form or, where it has none or this CPU
+// does not run it, the best here.
+const LogitFns& logit_fns(std::string_view kernels);
 
 // (l - max) - log Z, nats.
 inline float token_logprob(float logit, float max, const LogitSums& sums) {

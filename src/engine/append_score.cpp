@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <string>
 
-#include "decode/logit_sums.h"
-
 namespace halfbyte {
 
 Status append_score(std::span<const float> logits, int32_t next, int64_t at, const ScoreOptions& options,
-                    ScoreResult& out) {
+                    const LogitFns& fns, ScoreResult& out) {
   const auto vocab = static_cast<int64_t>(logits.size());
-  const LogitFns& fns = best_logit_fns();
   const float max = fns.finite_max(logits.data(), vocab);
   if (max != max)
     return invalid_data("the model gave a logit that is NaN or infinite at position " + std::to_string(at) +

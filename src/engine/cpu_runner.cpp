@@ -28,12 +28,13 @@ class CpuRunner final : public Runner {
   CpuRunner(std::shared_ptr<const Model> model, const RunnerLimits& limits, KvCache cache)
       : model_(std::move(model)),
         vocab_(model_->config().vocab),
+        logit_fns_(logit_fns(isa_name(model_->impl().isa))),
         pool_(limits.threads),
         cache_(std::move(cache)),
         decoder_(*model_, pool_, cache_, decoder_limits(limits)),
         logits_(static_cast<size_t>(logit_rows(limits) * vocab_)),
         sampled_(static_cast<size_t>(limits.max_batch)) {
-    for (int t = 0; t < pool_.threads(); ++t) samplers_.emplace_back(vocab_);
+    for (int t = 0; t < pool_.threads(); ++t) samplers_.emplace_back(vocab_, logit_fns_);
     sequences_.reserve(static_cast<size_t>(limits.max_batch));
     sampling_.reserve(static_cast<size_t>(limits.max_batch));
     logit_rows_.reserve(static_cast<size_t>(logit_rows(limits)));
@@ -61,7 +62,7 @@ class CpuRunner final : public Runner {
       for (size_t i = 0; i < logit_rows_.size(); ++i) {
         const int64_t at = position + logit_rows_[i];
         HB_TRY(append_score({logits_.data() + static_cast<int64_t>(i) * vocab_, static_cast<size_t>(vocab_)},
-                            tokens[static_cast<size_t>(at + 1)], at, options, out));
+                            tokens[static_cast<size_t>(at + 1)], at, options, logit_fns_, out));
       }
     }
     return {};
@@ -133,6 +134,7 @@ class CpuRunner final : public Runner {
 
   std::shared_ptr<const Model> model_;
   int64_t vocab_;
+  const LogitFns& logit_fns_;
   ThreadPool pool_;
   KvCache cache_;
   Decoder decoder_;

@@ -58,7 +58,7 @@ class CudaRunner final : public Runner {
       for (int64_t i = 0; i < count; ++i) {
         const int64_t at = position + first + i;
         HB_TRY(pass_->logits(static_cast<int>(i), row_logits_));
-        HB_TRY(append_score(row_logits_, tokens[static_cast<size_t>(at + 1)], at, options, out));
+        HB_TRY(append_score(row_logits_, tokens[static_cast<size_t>(at + 1)], at, options, best_logit_fns(), out));
       }
     }
     rows_.clear();

@@ -25,6 +25,19 @@ enum class ActivationMode : uint8_t { kF32, kA16, kA8, kA4 };
 // are readable; Buffer::allocate gives both.
 inline constexpr size_t kKernelAlign = 64;
 
+// A part of y = x W^T (+ bias): y[m, n] for n in [n_begin, n_end), m in [0, rows).
+struct LinearCall {
+  const std::byte* packed = nullptr;  // the whole weight [n, k] in the kernel's layout
+  float tensor_scale = 1.0f;          // alpha_w
+  const float* bias = nullptr;        // [n] or null
+  int64_t n = 0, k = 0;
+  const std::byte* activations = nullptr;  // [rows, activation_bytes(k)]
+  int64_t rows = 0;                        // 1 to max_rows
+  int64_t n_begin = 0, n_end = 0;          // n_begin is a multiple of row_tile
+  float* y = nullptr;                      // [rows, ldy]
+  int64_t ldy = 0;
+};
+
 // One way to run y = x W^T (+ bias) for one weight format and activation mode. Functions are thread-safe and keep no
 // state but scratch memory of the calling thread.
 //
@@ -52,10 +65,7 @@ struct LinearKernel {
   size_t (*activation_bytes)(int64_t k);
   void (*quantize)(const float* x, int64_t rows, int64_t k, float alpha, std::byte* out);
 
-  // y[m, n] for n in [n_begin, n_end), m in [0, rows), rows <= max_rows; y has leading dimension ldy (floats).
-  // n_begin is a multiple of row_tile. tensor_scale: alpha_w. bias: [n] or null.
-  void (*run)(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-              const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy);
+  void (*run)(const LinearCall& call);
 
   // Only for prompt rows: another kernel runs the decode rows over the same packed weights.
   bool prompt_only = false;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/percentile.h"
 
 namespace halfbyte {
 namespace {
@@ -45,11 +46,6 @@ uint64_t read_range(const Pattern& pattern, const std::byte* p, size_t bytes) {
     case 4: return read_range<4>(p, bytes, pattern);
     default: return read_range<8>(p, bytes, pattern);
   }
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
 }
 
 }  // namespace

@@ -292,16 +292,26 @@ void Decoder::multiply_range(const Output& output, const std::byte* input, const
   const PackedLinear& w = output.linear;
   const LinearKernel& kernel = w.kernel_for(rows.role);
   const auto row_bytes = static_cast<int64_t>(kernel.activation_bytes(w.k));
-  const float* bias = w.bias.empty() ? nullptr : w.bias.data();
   const int64_t feature_bytes = std::max<int64_t>(1, static_cast<int64_t>(w.packed.size()) / w.n);
   const int64_t part = rows.count <= kernel.max_rows
                            ? end - begin
                            : std::max<int64_t>(1, kTileBytes / feature_bytes / kernel.row_tile) * kernel.row_tile;
   float* y = output.y + rows.first * w.n;
-  for (int64_t n = begin; n < end; n += part)
-    for (int64_t m = 0; m < rows.count; m += kernel.max_rows)
-      kernel.run(w.packed.as<std::byte>(), w.tensor_scale, bias, w.n, w.k, input + m * row_bytes,
-                 std::min(kernel.max_rows, rows.count - m), n, std::min(end, n + part), y + m * w.n, w.n);
+  LinearCall call{.packed = w.packed.as<std::byte>(),
+                  .tensor_scale = w.tensor_scale,
+                  .bias = w.bias.empty() ? nullptr : w.bias.data(),
+                  .n = w.n,
+                  .k = w.k,
+                  .ldy = w.n};
+  for (call.n_begin = begin; call.n_begin < end; call.n_begin = call.n_end) {
+    call.n_end = std::min(end, call.n_begin + part);
+    for (int64_t m = 0; m < rows.count; m += kernel.max_rows) {
+      call.activations = input + m * row_bytes;
+      call.rows = std::min(kernel.max_rows, rows.count - m);
+      call.y = y + m * w.n;
+      kernel.run(call);
+    }
+  }
 }
 
 void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {

@@ -25,6 +25,12 @@ TEST(LogitSums, EveryFormHasItsOwnNameAndTheBaselineIsFirst) {
   for (size_t i = 1; i < forms.size(); ++i) EXPECT_NE(forms[i]->name, forms[i - 1]->name);
 }
 
+TEST(LogitSums, AForcedSetOfKernelsChoosesItsForm) {
+  EXPECT_EQ(logit_fns("ref").name, "baseline");
+  EXPECT_EQ(&logit_fns("amx"), &best_logit_fns());  // has no form of its own
+  for (const LogitFns* form : logit_fns_here().subspan(1)) EXPECT_EQ(&logit_fns(form->name), form);
+}
+
 TEST(LogitSums, FormsAgreeInEveryBit) {
   const LogitFns& baseline = *logit_fns_here()[0];
   for (const LogitFns* form : logit_fns_here()) {

@@ -273,8 +273,8 @@ TEST_P(FastLinear, EqualOnAnyNumberOfThreads) {
     });
     std::vector<float> y(static_cast<size_t>(rows * n));
     pool.parallel_for(n, kernel.row_tile, [&](int64_t begin, int64_t end, int) {
-      kernel.run(packed.bytes().data(), w.tensor_scale, nullptr, n, k, activations.bytes().data(), rows, begin, end,
-                 y.data(), n);
+      kernel.run({packed.bytes().data(), w.tensor_scale, nullptr, n, k, activations.bytes().data(), rows, begin, end,
+                  y.data(), n});
     });
     ASSERT_TRUE(same(expected, y, n)) << threads << " threads";
   }

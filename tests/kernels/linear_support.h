@@ -63,9 +63,9 @@ inline std::vector<float> run_linear(const LinearKernel& kernel, const QuantLine
   std::vector<float> y(static_cast<size_t>(m * ldy), -12345.0f);
   for (int64_t first = 0; first < m; first += pass) {
     for (int64_t n = 0; n < w.n; n += range) {
-      kernel.run(packed.bytes().data(), w.tensor_scale, bias, w.n, w.k,
-                 activations.bytes().data() + static_cast<size_t>(first) * row_bytes, std::min(pass, m - first), n,
-                 std::min(n + range, w.n), y.data() + first * ldy, ldy);
+      kernel.run({packed.bytes().data(), w.tensor_scale, bias, w.n, w.k,
+                  activations.bytes().data() + static_cast<size_t>(first) * row_bytes, std::min(pass, m - first), n,
+                  std::min(n + range, w.n), y.data() + first * ldy, ldy});
     }
   }
   std::vector<float> out;

@@ -16,13 +16,15 @@ TOKENS, POSITIONS = 20, (3, 19)
 
 
 def plan_variants():
-    """(name in the file, plan, fast form of W4A16, format of the cache or the plan's)."""
+    """(name in the file, plan, fast form of W4A16, format of the cache or the plan's, plan of the head or the preset's)."""
     for plan, (_, mode) in decoder.PLANS.items():
-        yield plan, plan, False, None
+        yield plan, plan, False, None, None
         if mode == "a16":
-            yield f"{plan}-a16i16", plan, True, None
+            yield f"{plan}-a16i16", plan, True, None, None
     for kv in ("f32", "fp8", "nvfp4", "e1m2"):
-        yield f"bf16-kv-{kv}", "bf16", False, kv
+        yield f"bf16-kv-{kv}", "bf16", False, kv, None
+    for suffix, fast in (("", False), ("-a16i16", True)):
+        yield f"w4a16-head-nvfp4{suffix}", "w4a16", fast, None, "w4a16"
 
 
 def write(path, models=MODELS):
@@ -33,8 +35,8 @@ def write(path, models=MODELS):
         config, tensors = tiny_models.read_config(name), tiny_models.read_tensors(name)
         prompt = goldens[f"{name}/prompt"][:TOKENS]
         w.add(f"{name}/prompt", prompt)
-        for variant, plan, fast, kv in plan_variants():
-            logits = decoder.Decoder(config, tensors, plan, fast, kv).logits(prompt)
+        for variant, plan, fast, kv, head in plan_variants():
+            logits = decoder.Decoder(config, tensors, plan, fast, kv, head).logits(prompt)
             w.add(f"{name}/{variant}", logits[list(POSITIONS)])
     w.save(path)
 

@@ -18,6 +18,9 @@ const GoldenFile& goldens() {
   return file;
 }
 
+// The head as the linears of w4a16 are.
+constexpr const char* kNvfp4Head = "w4a16,head.weights=nvfp4";
+
 struct Case {
   std::string model;
   std::string plan;
@@ -31,11 +34,12 @@ void PrintTo(const Case& c, std::ostream* out) {
 std::string golden_name(const Case& c) {
   if (const size_t kv = c.plan.find(",kv="); kv != std::string::npos)
     return c.plan.substr(0, kv) + "-kv-" + c.plan.substr(kv + 4);
-  const bool nvfp4 = c.plan == "w4a16", mxfp4 = c.plan == "w4a16-mxfp4";
-  if (!nvfp4 && !mxfp4) return c.plan;
+  const std::string name = c.plan == kNvfp4Head ? "w4a16-head-nvfp4" : c.plan;
+  const bool nvfp4 = name == "w4a16" || name == "w4a16-head-nvfp4", mxfp4 = name == "w4a16-mxfp4";
+  if (!nvfp4 && !mxfp4) return name;
   const WeightFormat format = nvfp4 ? WeightFormat::kNVFP4 : WeightFormat::kMXFP4;
   const LinearKernel* kernel = value_or_throw(find_linear_kernel(format, ActivationMode::kA16, c.isa));
-  return kernel->isa == Isa::kRef ? c.plan : c.plan + "-a16i16";
+  return kernel->isa == Isa::kRef ? name : name + "-a16i16";
 }
 
 class PlanParity : public ::testing::TestWithParam<Case> {};
@@ -70,6 +74,7 @@ std::vector<Case> cases() {
     if (model == "positions") continue;
     std::vector<std::string> plans = plan_preset_names();
     for (const char* kv : {"f32", "fp8", "nvfp4", "e1m2"}) plans.push_back(std::string("bf16,kv=") + kv);
+    plans.push_back(kNvfp4Head);
     for (const std::string& plan : plans) {
       for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) out.push_back({model, plan, isa});
     }

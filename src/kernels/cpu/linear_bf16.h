@@ -1,13 +1,35 @@
 // y = x W^T for BF16 and FP32 weights (docs/numerics.md 3.3), once for both vector widths: `Isa` supplies the vectors.
 //
-// Bytes moved: n * k * sizeof(weight) once for every two tokens (once for one). The 32 partial sums by k mod 32 are
-// Isa::kVectors vectors; the fold and the tail are the contract's.
+// Bytes moved: n * k * sizeof(weight) once, and from the first-level cache once more for every Isa::kTokens tokens: as many
+// as have their sums in registers. The 32 partial sums by k mod 32 are a few vectors; the fold and the tail are the
+// contract's.
 #pragma once
+
+#include <immintrin.h>
 
 #include "kernels/api.h"
 #include "kernels/cpu/bf16_rows.h"
 
 namespace halfbyte::cpu {
+
+// What is left of a fold when lanes i and i + 8 have been added: 4, 2, 1.
+HB_ALWAYS_INLINE __m128 add_halves(__m256 v) {
+  return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+HB_ALWAYS_INLINE float fold8(__m256 v) {
+  __m128 b = add_halves(v);
+  b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+// The same when even and odd lanes lie apart: they meet in the last step.
+HB_ALWAYS_INLINE float fold8(__m256 even8, __m256 odd8) {
+  __m128 even = add_halves(even8), odd = add_halves(odd8);  // 8
+  even = _mm_add_ps(even, _mm_movehl_ps(even, even));       // 4
+  odd = _mm_add_ps(odd, _mm_movehl_ps(odd, odd));
+  even = _mm_add_ss(even, _mm_movehdup_ps(even));  // 2
+  odd = _mm_add_ss(odd, _mm_movehdup_ps(odd));
+  return _mm_cvtss_f32(_mm_add_ss(even, odd));  // 1
+}
 
 template <class Isa, WeightFormat kFormat>
 struct LinearPlain {
@@ -65,35 +87,41 @@ struct LinearPlain {
     }
   }
 
-  static void run(const std::byte* packed, float, const float* bias, int64_t, int64_t k, const std::byte* activations,
-                  int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    const auto* w = reinterpret_cast<const Weight*>(packed);
-    const auto* x = reinterpret_cast<const float*>(activations);
-    const int64_t w_stride = weight_stride<Weight>(k), x_stride = activation_stride(k);
-    const auto store = [&](int64_t m, int64_t r, float dot)
-                           HB_INLINE_LAMBDA { y[m * ldy + r] = bias != nullptr ? dot + bias[r] : dot; };
-    int64_t r = n_begin;
-    if (rows == 1) {
-      for (; r + 2 <= n_end; r += 2) {
+  static HB_ALWAYS_INLINE void store(const LinearCall& call, int64_t m, int64_t r, float dot) {
+    call.y[m * call.ldy + r] = call.bias != nullptr ? dot + call.bias[r] : dot;
+  }
+
+  // Weight row r against tokens m on, kTokens at a time as long as there are so many; then m is behind them.
+  template <int kTokens>
+  static HB_ALWAYS_INLINE void row(const LinearCall& call, int64_t r, int64_t& m) {
+    const int64_t w_stride = weight_stride<Weight>(call.k), x_stride = activation_stride(call.k);
+    const auto* w = reinterpret_cast<const Weight*>(call.packed) + r * w_stride;
+    const auto* x = reinterpret_cast<const float*>(call.activations);
+    for (; m + kTokens <= call.rows; m += kTokens) {
+      float out[1][kTokens];
+      dots<1, kTokens>(w, w_stride, x + m * x_stride, x_stride, call.k, out);
+      for (int t = 0; t < kTokens; ++t) store(call, m + t, r, out[0][t]);
+    }
+  }
+
+  static void run(const LinearCall& call) {
+    int64_t r = call.n_begin;
+    if (call.rows == 1) {
+      const int64_t w_stride = weight_stride<Weight>(call.k), x_stride = activation_stride(call.k);
+      const auto* w = reinterpret_cast<const Weight*>(call.packed);
+      for (; r + 2 <= call.n_end; r += 2) {
         float out[2][1];
-        dots<2, 1>(w + r * w_stride, w_stride, x, x_stride, k, out);
-        store(0, r, out[0][0]);
-        store(0, r + 1, out[1][0]);
+        dots<2, 1>(w + r * w_stride, w_stride, reinterpret_cast<const float*>(call.activations), x_stride, call.k, out);
+        store(call, 0, r, out[0][0]);
+        store(call, 0, r + 1, out[1][0]);
       }
     }
-    for (; r < n_end; ++r) {
+    for (; r < call.n_end; ++r) {
       int64_t m = 0;
-      for (; m + 2 <= rows; m += 2) {
-        float out[1][2];
-        dots<1, 2>(w + r * w_stride, w_stride, x + m * x_stride, x_stride, k, out);
-        store(m, r, out[0][0]);
-        store(m + 1, r, out[0][1]);
-      }
-      if (m < rows) {
-        float out[1][1];
-        dots<1, 1>(w + r * w_stride, w_stride, x + m * x_stride, x_stride, k, out);
-        store(m, r, out[0][0]);
-      }
+      if constexpr (Isa::kTokens >= 8) row<8>(call, r, m);
+      if constexpr (Isa::kTokens >= 4) row<4>(call, r, m);
+      row<2>(call, r, m);
+      row<1>(call, r, m);
     }
   }
 

@@ -8,6 +8,7 @@ namespace {
 
 // Four vectors of 8. BF16: even k of both halves, then odd k.
 struct Avx2 {
+  static constexpr int kTokens = 2;
   struct Sums {
     __m256 v[4];
   };
@@ -32,24 +33,12 @@ struct Avx2 {
   static HB_ALWAYS_INLINE void store(const Sums& sums, float* out) {
     for (int i = 0; i < 4; ++i) _mm256_storeu_ps(out + 8 * i, sums.v[i]);
   }
-  static HB_ALWAYS_INLINE __m128 halves(__m256 v) {
-    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  }
-
-  // Lanes in order of k: 16, 8, 4, 2, 1.
+  // Lanes in order of k: 16, 8, then fold8.
   static HB_ALWAYS_INLINE float fold(const Sums& s) {
-    __m128 b = halves(_mm256_add_ps(_mm256_add_ps(s.v[0], s.v[2]), _mm256_add_ps(s.v[1], s.v[3])));
-    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
-    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+    return fold8(_mm256_add_ps(_mm256_add_ps(s.v[0], s.v[2]), _mm256_add_ps(s.v[1], s.v[3])));
   }
-  // The same when even and odd k lie apart: they meet in the last step.
   static HB_ALWAYS_INLINE float fold_even_odd(const Sums& s) {
-    __m128 even = halves(_mm256_add_ps(s.v[0], s.v[1])), odd = halves(_mm256_add_ps(s.v[2], s.v[3]));  // 16, 8
-    even = _mm_add_ps(even, _mm_movehl_ps(even, even));                                                // 4
-    odd = _mm_add_ps(odd, _mm_movehl_ps(odd, odd));
-    even = _mm_add_ss(even, _mm_movehdup_ps(even));  // 2
-    odd = _mm_add_ss(odd, _mm_movehdup_ps(odd));
-    return _mm_cvtss_f32(_mm_add_ss(even, odd));  // 1
+    return fold8(_mm256_add_ps(s.v[0], s.v[1]), _mm256_add_ps(s.v[2], s.v[3]));
   }
 };
 

@@ -8,6 +8,7 @@ namespace {
 
 // Two vectors of 16. BF16: even k, then odd k.
 struct Avx512 {
+  static constexpr int kTokens = 8;
   struct Sums {
     __m512 v[2];
   };
@@ -25,28 +26,15 @@ struct Avx512 {
   static HB_ALWAYS_INLINE void store(const Sums& sums, float* out) {
     for (int i = 0; i < 2; ++i) _mm512_storeu_ps(out + 16 * i, sums.v[i]);
   }
-  // Lanes i and i + 8, then i and i + 4.
-  static HB_ALWAYS_INLINE __m128 quarter(__m512 v) {
+  // Lanes i and i + 8.
+  static HB_ALWAYS_INLINE __m256 half(__m512 v) {
     const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), high);
-    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    return _mm256_add_ps(_mm512_castps512_ps256(v), high);
   }
 
-  // Lanes in order of k: 16, 8, 4, 2, 1.
-  static HB_ALWAYS_INLINE float fold(const Sums& s) {
-    __m128 b = quarter(_mm512_add_ps(s.v[0], s.v[1]));
-    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
-    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
-  }
-  // The same when even and odd k lie apart: they meet in the last step.
-  static HB_ALWAYS_INLINE float fold_even_odd(const Sums& s) {
-    __m128 even = quarter(s.v[0]), odd = quarter(s.v[1]);  // 16, 8
-    even = _mm_add_ps(even, _mm_movehl_ps(even, even));    // 4
-    odd = _mm_add_ps(odd, _mm_movehl_ps(odd, odd));
-    even = _mm_add_ss(even, _mm_movehdup_ps(even));  // 2
-    odd = _mm_add_ss(odd, _mm_movehdup_ps(odd));
-    return _mm_cvtss_f32(_mm_add_ss(even, odd));  // 1
-  }
+  // Lanes in order of k: 16, 8, then fold8.
+  static HB_ALWAYS_INLINE float fold(const Sums& s) { return fold8(half(_mm512_add_ps(s.v[0], s.v[1]))); }
+  static HB_ALWAYS_INLINE float fold_even_odd(const Sums& s) { return fold8(half(s.v[0]), half(s.v[1])); }
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ struct LinearDecode {
     float scales[kStreams][kGroupBlocks][16];
     float sums[kStreams][kMaxDecodeRows][kGroupBlocks][16];
   };
-  struct Call {
+  struct Pass {
     const std::byte* activations;  // BF16 values of the first row
     int64_t row_bytes, rows, blocks;
     const float* scales[kMaxDecodeRows];  // of the rows' blocks: used where they are not in the values (MXFP4)
@@ -79,7 +79,7 @@ struct LinearDecode {
 
   // One group of `count` blocks of kTiles tiles for all rows. kCount = 8, or 0 for a last group of fewer.
   template <int kTiles, int64_t kCount>
-  static HB_ALWAYS_INLINE void group(const Call& call, const uint8_t* const (&at)[kStreams], int64_t first,
+  static HB_ALWAYS_INLINE void group(const Pass& pass, const uint8_t* const (&at)[kStreams], int64_t first,
                                      int64_t count_if_0, Scratch& s, __m512 (&acc)[kTiles][kMaxDecodeRows]) {
     const int64_t count = kCount != 0 ? kCount : count_if_0;
     const __m512i values = table();
@@ -99,10 +99,10 @@ struct LinearDecode {
       }
     });
     settle(&s);
-    const std::byte* a = call.activations + first * Row::kBlockBytes;
+    const std::byte* a = pass.activations + first * Row::kBlockBytes;
     for (int64_t i = 0; i < count; ++i, a += Row::kBlockBytes) {
-      _tile_loadd(4, a, call.row_bytes);
-      if (kPieces == 2) _tile_loadd(5, a + Row::kRunBytes, call.row_bytes);
+      _tile_loadd(4, a, pass.row_bytes);
+      if (kPieces == 2) _tile_loadd(5, a + Row::kRunBytes, pass.row_bytes);
       _tile_loadd(6, s.operands[i][0], 64);
       _tile_zero(0);
       _tile_dpbf16ps(0, 4, 6);
@@ -121,7 +121,7 @@ struct LinearDecode {
       __m512 sw[8];
       for_each_of_group(
           [&](auto i) HB_INLINE_LAMBDA { sw[i] = i < count ? _mm512_loadu_ps(s.scales[t][i]) : _mm512_setzero_ps(); });
-      for (int64_t m = 0; m < call.rows; ++m) {
+      for (int64_t m = 0; m < pass.rows; ++m) {
         __m512 term[8];
         for_each_of_group([&](auto i) HB_INLINE_LAMBDA {
           if (i >= count) {
@@ -129,7 +129,7 @@ struct LinearDecode {
             return;
           }
           __m512 scale = sw[i];
-          if constexpr (!L::kNvfp4) scale = _mm512_mul_ps(scale, _mm512_set1_ps(call.scales[m][first + i]));
+          if constexpr (!L::kNvfp4) scale = _mm512_mul_ps(scale, _mm512_set1_ps(pass.scales[m][first + i]));
           term[i] = _mm512_mul_ps(_mm512_loadu_ps(s.sums[t][m][i]), scale);
         });
         acc[t][m] = _mm512_add_ps(acc[t][m], Vnni::tree8(term));
@@ -138,17 +138,17 @@ struct LinearDecode {
   }
 
   template <int kTiles>
-  static HB_ALWAYS_INLINE void tiles(const Call& call, const uint8_t* (&at)[kStreams], Scratch& s,
+  static HB_ALWAYS_INLINE void tiles(const Pass& pass, const uint8_t* (&at)[kStreams], Scratch& s,
                                      __m512 (&acc)[kTiles][kMaxDecodeRows]) {
     for (int t = 0; t < kTiles; ++t) {
-      for (int64_t m = 0; m < call.rows; ++m) acc[t][m] = _mm512_setzero_ps();
+      for (int64_t m = 0; m < pass.rows; ++m) acc[t][m] = _mm512_setzero_ps();
     }
     int64_t first = 0;
-    for (; first + kGroupBlocks <= call.blocks; first += kGroupBlocks) {
-      group<kTiles, kGroupBlocks>(call, at, first, 0, s, acc);
+    for (; first + kGroupBlocks <= pass.blocks; first += kGroupBlocks) {
+      group<kTiles, kGroupBlocks>(pass, at, first, 0, s, acc);
       for (const uint8_t*& tile : at) tile += Tiles::kGroupBytes;
     }
-    if (first < call.blocks) group<kTiles, 0>(call, at, first, call.blocks - first, s, acc);
+    if (first < pass.blocks) group<kTiles, 0>(pass, at, first, pass.blocks - first, s, acc);
   }
 
   static HB_ALWAYS_INLINE bool any_wide(const std::byte* activations, int64_t row_bytes, int64_t rows) {
@@ -161,44 +161,51 @@ struct LinearDecode {
     return any != 0;
   }
 
-  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    const int64_t row_bytes = Row::bytes(k);
-    if (rows < kFewestRows<L> || any_wide(activations, row_bytes, rows)) {
-      for (int64_t m = 0; m < rows; m += avx512::kMaxTokens) {
-        Vnni::run_rows(packed, tensor_scale, bias, n, k, activations + m * row_bytes, row_bytes,
-                       rows - m < avx512::kMaxTokens ? rows - m : avx512::kMaxTokens, n_begin, n_end, y + m * ldy, ldy);
-      }
+  // As many at a time as AVX-512 takes.
+  static HB_ALWAYS_INLINE void run_on_avx512(LinearCall call, int64_t row_bytes) {
+    for (int64_t left = call.rows; left > 0; left -= call.rows) {
+      call.rows = left < avx512::kMaxTokens ? left : avx512::kMaxTokens;
+      Vnni::run_rows(call, row_bytes);
+      call.activations += call.rows * row_bytes;
+      call.y += call.rows * call.ldy;
+    }
+  }
+
+  static void run(const LinearCall& call) {
+    const int64_t row_bytes = Row::bytes(call.k);
+    if (call.rows < kFewestRows<L> || any_wide(call.activations, row_bytes, call.rows)) {
+      run_on_avx512(call, row_bytes);
       return;
     }
-    Call call{activations + Row::values_offset(k), row_bytes, rows, Tiles::blocks(k), {}};
+    Pass pass{call.activations + Row::values_offset(call.k), row_bytes, call.rows, Tiles::blocks(call.k), {}};
     float alpha[kMaxDecodeRows];
-    for (int64_t m = 0; m < rows; ++m) {
-      const auto row = Row::Integers::at(activations + m * row_bytes, k);
-      call.scales[m] = row.scale;
-      alpha[m] = tensor_scale * *row.alpha;
+    for (int64_t m = 0; m < call.rows; ++m) {
+      const auto row = Row::Integers::at(call.activations + m * row_bytes, call.k);
+      pass.scales[m] = row.scale;
+      alpha[m] = call.tensor_scale * *row.alpha;
     }
     auto& scratch = *reinterpret_cast<Scratch*>(tile_scratch(sizeof(Scratch)));
-    configure_decode(rows);
+    configure_decode(call.rows);
     const auto store = [&](const __m512* acc, int64_t output) HB_INLINE_LAMBDA {
-      for (int64_t m = 0; m < rows; ++m) {
-        Vnni::store(acc[m], alpha[m], bias != nullptr ? bias + output : nullptr, n - output, y + m * ldy + output);
+      for (int64_t m = 0; m < call.rows; ++m) {
+        Vnni::store(acc[m], alpha[m], call.bias != nullptr ? call.bias + output : nullptr, call.n - output,
+                    call.y + m * call.ldy + output);
       }
     };
-    const int64_t tile_bytes = Tiles::tile_bytes(k);
-    for (int64_t output = n_begin; output < n_end; output += kStreams * kTileRows) {
+    const int64_t tile_bytes = Tiles::tile_bytes(call.k);
+    for (int64_t output = call.n_begin; output < call.n_end; output += kStreams * kTileRows) {
       const uint8_t* at[kStreams];
       for (int t = 0; t < kStreams; ++t) {
-        at[t] = reinterpret_cast<const uint8_t*>(packed) + (output / kTileRows + t) * tile_bytes;
+        at[t] = reinterpret_cast<const uint8_t*>(call.packed) + (output / kTileRows + t) * tile_bytes;
       }
-      if (output + kTileRows < n_end) {
+      if (output + kTileRows < call.n_end) {
         __m512 acc[2][kMaxDecodeRows];
-        tiles<2>(call, at, scratch, acc);
+        tiles<2>(pass, at, scratch, acc);
         store(acc[0], output);
         store(acc[1], output + kTileRows);
       } else {
         __m512 acc[1][kMaxDecodeRows];
-        tiles<1>(call, at, scratch, acc);
+        tiles<1>(pass, at, scratch, acc);
         store(acc[0], output);
       }
     }

@@ -252,27 +252,27 @@ struct LinearFp4 {
     if (first < blocks) group_tokens<0>(decoder, tile, x, tokens, first, blocks - first, out);
   }
 
-  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
+  static void run(const LinearCall& call) {
     const Decoder decoder = Decoder::make();
-    const int64_t blocks = Tiles::blocks(k), tile_bytes = Tiles::tile_bytes(k), row_bytes = Row::bytes(k);
+    const int64_t blocks = Tiles::blocks(call.k), tile_bytes = Tiles::tile_bytes(call.k),
+                  row_bytes = Row::bytes(call.k);
     Row x[kMaxTokens];
-    for (int64_t m = 0; m < rows; ++m) x[m] = Row::at(activations + m * row_bytes, k);
+    for (int64_t m = 0; m < call.rows; ++m) x[m] = Row::at(call.activations + m * row_bytes, call.k);
     alignas(32) float acc[kMaxTokens][16];
-    for (int64_t first = n_begin; first < n_end; first += kTileRows) {
-      const auto* tile = reinterpret_cast<const uint8_t*>(packed) + first / kTileRows * tile_bytes;
-      if (rows == 1) {
+    for (int64_t first = call.n_begin; first < call.n_end; first += kTileRows) {
+      const auto* tile = reinterpret_cast<const uint8_t*>(call.packed) + first / kTileRows * tile_bytes;
+      if (call.rows == 1) {
         tile_one_token(decoder, tile, x[0], blocks, acc);
       } else {
-        tile_tokens(decoder, tile, x, rows, blocks, acc);
+        tile_tokens(decoder, tile, x, call.rows, blocks, acc);
       }
-      const int64_t here = first + kTileRows <= n ? kTileRows : n - first;
-      for (int64_t m = 0; m < rows; ++m) {
-        const float scale = tensor_scale * *x[m].alpha;
-        float* out = y + m * ldy + first;
+      const int64_t here = first + kTileRows <= call.n ? kTileRows : call.n - first;
+      for (int64_t m = 0; m < call.rows; ++m) {
+        const float scale = call.tensor_scale * *x[m].alpha;
+        float* out = call.y + m * call.ldy + first;
         for (int64_t r = 0; r < here; ++r) out[r] = acc[m][r] * scale;
-        if (bias != nullptr) {
-          for (int64_t r = 0; r < here; ++r) out[r] += bias[first + r];
+        if (call.bias != nullptr) {
+          for (int64_t r = 0; r < here; ++r) out[r] += call.bias[first + r];
         }
       }
     }

@@ -190,49 +190,42 @@ struct LinearFp4 {
     _mm512_mask_storeu_ps(y, mask, out);
   }
 
-  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    run_rows(packed, tensor_scale, bias, n, k, activations, Row::bytes(k), rows, n_begin, n_end, y, ldy);
-  }
+  static void run(const LinearCall& call) { run_rows(call, Row::bytes(call.k)); }
 
   // The same for rows that lie `row_bytes` apart.
-  static HB_ALWAYS_INLINE void run_rows(const std::byte* packed, float tensor_scale, const float* bias, int64_t n,
-                                        int64_t k, const std::byte* activations, int64_t row_bytes, int64_t rows,
-                                        int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
+  static HB_ALWAYS_INLINE void run_rows(const LinearCall& call, int64_t row_bytes) {
     const Decoder decoder = Decoder::make();
-    const int64_t blocks = Tiles::blocks(k), tile_bytes = Tiles::tile_bytes(k);
+    const int64_t blocks = Tiles::blocks(call.k), tile_bytes = Tiles::tile_bytes(call.k);
     Row x[kMaxTokens];
-    for (int64_t m = 0; m < rows; ++m) x[m] = Row::at(activations + m * row_bytes, k);
+    for (int64_t m = 0; m < call.rows; ++m) x[m] = Row::at(call.activations + m * row_bytes, call.k);
     const auto tile_at = [&](int64_t first) HB_INLINE_LAMBDA {
-      return reinterpret_cast<const uint8_t*>(packed) + first / kTileRows * tile_bytes;
+      return reinterpret_cast<const uint8_t*>(call.packed) + first / kTileRows * tile_bytes;
     };
-    const auto bias_at = [&](int64_t first) HB_INLINE_LAMBDA { return bias != nullptr ? bias + first : nullptr; };
-    int64_t first = n_begin;
-    if (rows == 1) {
+    const auto store_row = [&](int64_t m, __m512 acc, int64_t first) HB_INLINE_LAMBDA {
+      store(acc, call.tensor_scale * *x[m].alpha, call.bias != nullptr ? call.bias + first : nullptr, call.n - first,
+            call.y + m * call.ldy + first);
+    };
+    int64_t first = call.n_begin;
+    if (call.rows == 1) {
       // Stream s has the tiles from s parts behind the first on.
-      const int64_t part = (n_end - n_begin + kTileRows - 1) / kTileRows / kStreams * kTileRows;
-      for (; first < n_begin + part; first += kTileRows) {
+      const int64_t part = (call.n_end - call.n_begin + kTileRows - 1) / kTileRows / kStreams * kTileRows;
+      for (; first < call.n_begin + part; first += kTileRows) {
         const uint8_t* at[kStreams];
         for (int s = 0; s < kStreams; ++s) at[s] = tile_at(first + s * part);
         __m512 acc[kStreams];
         tiles_of_streams(decoder, at, x[0], blocks, acc);
-        for (int s = 0; s < kStreams; ++s) {
-          const int64_t output = first + s * part;
-          store(acc[s], tensor_scale * *x[0].alpha, bias_at(output), n - output, y + output);
-        }
+        for (int s = 0; s < kStreams; ++s) store_row(0, acc[s], first + s * part);
       }
-      first = n_begin + kStreams * part;
+      first = call.n_begin + kStreams * part;
     }
     __m512 acc[kMaxTokens];
-    for (; first < n_end; first += kTileRows) {
-      if (rows == 1) {
+    for (; first < call.n_end; first += kTileRows) {
+      if (call.rows == 1) {
         tile<1>(decoder, tile_at(first), x, 1, blocks, acc);
       } else {
-        tile<0>(decoder, tile_at(first), x, rows, blocks, acc);
+        tile<0>(decoder, tile_at(first), x, call.rows, blocks, acc);
       }
-      for (int64_t m = 0; m < rows; ++m) {
-        store(acc[m], tensor_scale * *x[m].alpha, bias_at(first), n - first, y + m * ldy + first);
-      }
+      for (int64_t m = 0; m < call.rows; ++m) store_row(m, acc[m], first);
     }
   }
 };

@@ -218,21 +218,10 @@ HB_ALWAYS_INLINE void multiply_block(int64_t rows, int64_t tiles, const std::byt
 
 template <class Weights, Chunk kChunk = Chunk{}>
 struct LinearTiles {
-  struct Call {
-    const std::byte* packed;
-    float tensor_scale;
-    const float* bias;
-    int64_t n, k;
-    const std::byte* activations;
-    int64_t rows;
-    float* y;
-    int64_t ldy;
-  };
-
   // Accumulators of up to 32 rows x all outputs of the chunk -> y. Row by row, so that a row of y is visited once: the
   // rows of a wide y lie on different pages.
-  static HB_ALWAYS_INLINE void finish(const Call& call, const float* sums, int64_t row, int64_t rows, int64_t begin,
-                                      int64_t end) {
+  static HB_ALWAYS_INLINE void finish(const LinearCall& call, const float* sums, int64_t row, int64_t rows,
+                                      int64_t begin, int64_t end) {
     const int64_t row_bytes = tile_row_bytes(call.k);
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = sums + r / 16 * 512 + r % 16 * 16;
@@ -255,7 +244,8 @@ struct LinearTiles {
   }
 
   // Outputs [begin, end), at most kChunk.tiles tiles, of all rows.
-  static HB_ALWAYS_INLINE void chunk(const Call& call, int64_t begin, int64_t end, std::byte* operands, float* sums) {
+  static HB_ALWAYS_INLINE void chunk(const LinearCall& call, int64_t begin, int64_t end, std::byte* operands,
+                                     float* sums) {
     const int64_t tiles = (end - begin + kTileRows - 1) / kTileRows, pairs = (tiles + 1) / 2;
     const int64_t steps = tile_steps(call.k), row_bytes = tile_row_bytes(call.k);
     for (int64_t step = 0; step < steps; step += kChunk.steps) {
@@ -285,14 +275,12 @@ struct LinearTiles {
     }
   }
 
-  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
+  static void run(const LinearCall& call) {
     std::byte* scratch = tile_scratch(static_cast<size_t>(kChunk.operand_bytes() + kChunk.sum_bytes()));
     auto* sums = reinterpret_cast<float*>(scratch + kChunk.operand_bytes());
-    const Call call{packed, tensor_scale, bias, n, k, activations, rows, y, ldy};
     constexpr int64_t kOutputs = kChunk.tiles * kTileRows;
-    for (int64_t begin = n_begin; begin < n_end; begin += kOutputs) {
-      chunk(call, begin, begin + kOutputs < n_end ? begin + kOutputs : n_end, scratch, sums);
+    for (int64_t begin = call.n_begin; begin < call.n_end; begin += kOutputs) {
+      chunk(call, begin, begin + kOutputs < call.n_end ? begin + kOutputs : call.n_end, scratch, sums);
     }
     _tile_release();
   }

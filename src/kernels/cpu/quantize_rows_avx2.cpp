@@ -283,29 +283,6 @@ HB_ALWAYS_INLINE ScaleAndStep e8m0_scale(__m256 amax) {
   return {nan_where_not_finite(floats(scale), amax), nan_where_not_finite(floats(reciprocal), amax)};
 }
 
-void quantize_mxfp4_a4(const float* x, int64_t rows, int64_t k, std::byte* out) {
-  using L = Mxfp4Layout;
-  const int64_t blocks = Fp4Tiles<L>::blocks(k);
-  for (int64_t m = 0; m < rows; ++m, x += k, out += IntRow<L, 1>::bytes(k)) {
-    auto row = RowWriter<L, 1>::at(out, k);
-    *row.alpha = 1.0f;
-    // round74: a significand of 1.75 or more carries into the exponent.
-    make_scales(
-        x, k, row, [](__m256 amax) __attribute__((always_inline)) { return e8m0_scale<0x200000u, 2>(amax); });
-    for (int64_t b = 0; b < blocks; ++b) {
-      const auto e = Elements<L::kBlock>::load(x + b * L::kBlock, k - b * L::kBlock);
-      const float reciprocal = step_of(row, b);
-      const __m256i usable = _mm256_set1_epi32(reciprocal == reciprocal ? -1 : 0);
-      __m256i values[4];
-      for (int i = 0; i < 4; ++i) {
-        const __m256i v = doubled_e2m1(magnitude(_mm256_mul_ps(e.v[i], _mm256_set1_ps(reciprocal))));
-        values[i] = _mm256_and_si256(with_sign(v, e.v[i]), usable);
-      }
-      row.store_block(b, values);
-    }
-  }
-}
-
 // x / scale -> the E4M3 value times 512, an integer.
 HB_ALWAYS_INLINE __m256i e4m3_times_512(__m256 scaled) {
   const __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(round_e4m3(magnitude(scaled)), _mm256_set1_ps(512.0f)));
@@ -338,25 +315,40 @@ void quantize_nvfp4_a8(const float* x, int64_t rows, int64_t k, float static_sca
   }
 }
 
-void quantize_mxfp4_a8(const float* x, int64_t rows, int64_t k, std::byte* out) {
+// Power-of-two scales by `to_scale`, values by `to_integer` of x / scale.
+template <int kPieces, class ToScale, class ToInteger>
+HB_ALWAYS_INLINE void quantize_mxfp4(const float* x, int64_t rows, int64_t k, std::byte* out, const ToScale& to_scale,
+                                     const ToInteger& to_integer) {
   using L = Mxfp4Layout;
   const int64_t blocks = Fp4Tiles<L>::blocks(k);
-  for (int64_t m = 0; m < rows; ++m, x += k, out += IntRow<L, 3>::bytes(k)) {
-    auto row = RowWriter<L, 3>::at(out, k);
+  for (int64_t m = 0; m < rows; ++m, x += k, out += IntRow<L, kPieces>::bytes(k)) {
+    auto row = RowWriter<L, kPieces>::at(out, k);
     *row.alpha = 1.0f;
-    make_scales(
-        x, k, row, [](__m256 amax) __attribute__((always_inline)) { return e8m0_scale<0, 8>(amax); });
+    make_scales(x, k, row, to_scale);
     for (int64_t b = 0; b < blocks; ++b) {
       const auto e = Elements<L::kBlock>::load(x + b * L::kBlock, k - b * L::kBlock);
       const float reciprocal = step_of(row, b);
       const __m256i usable = _mm256_set1_epi32(reciprocal == reciprocal ? -1 : 0);
       __m256i values[4];
       for (int i = 0; i < 4; ++i) {
-        values[i] = _mm256_and_si256(e4m3_times_512(_mm256_mul_ps(e.v[i], _mm256_set1_ps(reciprocal))), usable);
+        values[i] = _mm256_and_si256(to_integer(_mm256_mul_ps(e.v[i], _mm256_set1_ps(reciprocal))), usable);
       }
       row.store_block(b, values);
     }
   }
+}
+
+void quantize_mxfp4_a4(const float* x, int64_t rows, int64_t k, std::byte* out) {
+  // round74: a significand of 1.75 or more carries into the exponent.
+  quantize_mxfp4<1>(
+      x, rows, k, out, [](__m256 amax) __attribute__((always_inline)) { return e8m0_scale<0x200000u, 2>(amax); },
+      [](__m256 v) __attribute__((always_inline)) { return with_sign(doubled_e2m1(magnitude(v)), v); });
+}
+
+void quantize_mxfp4_a8(const float* x, int64_t rows, int64_t k, std::byte* out) {
+  quantize_mxfp4<3>(
+      x, rows, k, out, [](__m256 amax) __attribute__((always_inline)) { return e8m0_scale<0, 8>(amax); },
+      [](__m256 v) __attribute__((always_inline)) { return e4m3_times_512(v); });
 }
 
 }  // namespace

@@ -49,14 +49,13 @@ struct Linear {
     return sums[0];
   }
 
-  static void run(const std::byte* packed, float, const float* bias, int64_t, int64_t k, const std::byte* activations,
-                  int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    const auto* w = reinterpret_cast<const Weight*>(packed);
-    for (int64_t m = 0; m < rows; ++m) {
-      const auto* x = reinterpret_cast<const float*>(activations + m * activation_bytes(k));
-      for (int64_t r = n_begin; r < n_end; ++r) {
-        const float out = dot(w + r * k, x, k);
-        y[m * ldy + r] = bias != nullptr ? out + bias[r] : out;
+  static void run(const LinearCall& call) {
+    const auto* w = reinterpret_cast<const Weight*>(call.packed);
+    for (int64_t m = 0; m < call.rows; ++m) {
+      const auto* x = reinterpret_cast<const float*>(call.activations + m * activation_bytes(call.k));
+      for (int64_t r = call.n_begin; r < call.n_end; ++r) {
+        const float out = dot(w + r * call.k, x, call.k);
+        call.y[m * call.ldy + r] = call.bias != nullptr ? out + call.bias[r] : out;
       }
     }
   }

@@ -211,17 +211,16 @@ struct LinearFp4 {
     return acc;
   }
 
-  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    const int64_t blocks = Packed<W>::blocks(k);
-    const auto* codes = reinterpret_cast<const uint8_t*>(packed);
-    const auto* scales = codes + Packed<W>::code_bytes(n, k);
-    for (int64_t m = 0; m < rows; ++m) {
-      const Row x = Row::at(const_cast<std::byte*>(activations) + m * activation_bytes(k), blocks);
-      for (int64_t r = n_begin; r < n_end; ++r) {
+  static void run(const LinearCall& call) {
+    const int64_t blocks = Packed<W>::blocks(call.k);
+    const auto* codes = reinterpret_cast<const uint8_t*>(call.packed);
+    const auto* scales = codes + Packed<W>::code_bytes(call.n, call.k);
+    for (int64_t m = 0; m < call.rows; ++m) {
+      const Row x = Row::at(const_cast<std::byte*>(call.activations) + m * activation_bytes(call.k), blocks);
+      for (int64_t r = call.n_begin; r < call.n_end; ++r) {
         const float acc = sum_of_blocks(codes + r * blocks * (W::kBlock / 2), scales + r * blocks, x, blocks);
-        const float out = acc * (tensor_scale * *x.alpha);
-        y[m * ldy + r] = bias != nullptr ? out + bias[r] : out;
+        const float out = acc * (call.tensor_scale * *x.alpha);
+        call.y[m * call.ldy + r] = call.bias != nullptr ? out + call.bias[r] : out;
       }
     }
   }

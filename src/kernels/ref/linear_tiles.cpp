@@ -52,16 +52,15 @@ struct Bf16Tiles {
     }
   }
 
-  static void run(const std::byte* packed, float, const float* bias, int64_t, int64_t k, const std::byte* activations,
-                  int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    const auto* codes = reinterpret_cast<const uint16_t*>(packed);
-    std::vector<float> w(static_cast<size_t>(padded(k)));
-    for (int64_t r = n_begin; r < n_end; ++r) {
-      for (int64_t i = 0; i < k; ++i) w[i] = BF16::decode(codes[r * k + i]);
-      for (int64_t m = 0; m < rows; ++m) {
-        const auto* x = reinterpret_cast<const float*>(activations + m * activation_bytes(k));
-        const float out = tile_dot</*kInterleaved=*/false>(x, w.data(), padded(k));
-        y[m * ldy + r] = bias != nullptr ? out + bias[r] : out;
+  static void run(const LinearCall& call) {
+    const auto* codes = reinterpret_cast<const uint16_t*>(call.packed);
+    std::vector<float> w(static_cast<size_t>(padded(call.k)));
+    for (int64_t r = call.n_begin; r < call.n_end; ++r) {
+      for (int64_t i = 0; i < call.k; ++i) w[i] = BF16::decode(codes[r * call.k + i]);
+      for (int64_t m = 0; m < call.rows; ++m) {
+        const auto* x = reinterpret_cast<const float*>(call.activations + m * activation_bytes(call.k));
+        const float out = tile_dot</*kInterleaved=*/false>(x, w.data(), padded(call.k));
+        call.y[m * call.ldy + r] = call.bias != nullptr ? out + call.bias[r] : out;
       }
     }
   }
@@ -108,22 +107,22 @@ struct Fp4TilesRef {
       return Mode::kUnit;
   }
 
-  static void run(const std::byte* packed, float tensor_scale, const float* bias, int64_t n, int64_t k,
-                  const std::byte* activations, int64_t rows, int64_t n_begin, int64_t n_end, float* y, int64_t ldy) {
-    const int64_t blocks = Packed<W>::blocks(k);
-    const auto* codes = reinterpret_cast<const uint8_t*>(packed);
-    const auto* scales = codes + Packed<W>::code_bytes(n, k);
-    std::vector<float> x(static_cast<size_t>(padded(k))), w(x.size());
-    for (int64_t m = 0; m < rows; ++m) {
-      const Row row = Row::at(const_cast<std::byte*>(activations) + m * activation_bytes(k), blocks);
+  static void run(const LinearCall& call) {
+    const int64_t blocks = Packed<W>::blocks(call.k);
+    const auto* codes = reinterpret_cast<const uint8_t*>(call.packed);
+    const auto* scales = codes + Packed<W>::code_bytes(call.n, call.k);
+    std::vector<float> x(static_cast<size_t>(padded(call.k))), w(x.size());
+    for (int64_t m = 0; m < call.rows; ++m) {
+      const Row row = Row::at(const_cast<std::byte*>(call.activations) + m * activation_bytes(call.k), blocks);
       for (int64_t i = 0; i < blocks * W::kBlock; ++i)
         x[i] = static_cast<float>(row.values[i]) * unit() * row.scales[i / W::kBlock];
-      for (int64_t r = n_begin; r < n_end; ++r) {
+      for (int64_t r = call.n_begin; r < call.n_end; ++r) {
         for (int64_t i = 0; i < blocks * W::kBlock; ++i)
           w[i] = E2M1::decode(E2M1::unpack(codes + r * blocks * (W::kBlock / 2), i)) *
                  W::scale(scales[r * blocks + i / W::kBlock]);
-        const float out = tile_dot</*kInterleaved=*/true>(x.data(), w.data(), padded(k)) * (tensor_scale * *row.alpha);
-        y[m * ldy + r] = bias != nullptr ? out + bias[r] : out;
+        const float out =
+            tile_dot</*kInterleaved=*/true>(x.data(), w.data(), padded(call.k)) * (call.tensor_scale * *row.alpha);
+        call.y[m * call.ldy + r] = call.bias != nullptr ? out + call.bias[r] : out;
       }
     }
   }
