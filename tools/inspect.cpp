@@ -1,18 +1,23 @@
 // halfbyte inspect: what a model is, without loading it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
+#include "base/quote.h"
 #include "base/size_text.h"
+#include "compare_models.h"
 #include "engine/cuda_api.h"
 #include "json_text.h"
 #include "kernels/registry.h"
 #include "memory_fit.h"
 #include "model/model_build.h"
 #include "model_options.h"
+#include "provenance.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -21,6 +26,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   ModelOptions model;
+  std::string other;  // the model to compare with
   std::string batch = "1";
   bool fit = false, tensors = false, kernels_table = false, devices = false, json = false;
 };
@@ -64,6 +70,13 @@ std::string bytes_of_linears(const LoadPlan& plan) {
   return out;
 }
 
+// "ModelOpt NVFP4 by modelopt 0.37.0".
+std::string quantised_text(const QuantConfig& quant) {
+  std::string text = quant.scheme;
+  if (!quant.algorithm.empty() && quant.algorithm != quant.scheme) text += " " + quote(quant.algorithm);
+  return text + (quant.producer.empty() ? "" : " by " + quote(quant.producer)) + ", said by " + quant.file;
+}
+
 std::string model_text(const ModelSource& source, const LoadPlan& plan) {
   const ModelConfig& c = plan.config;
   const ModelSummary s = summarize(source, plan);
@@ -79,7 +92,12 @@ std::string model_text(const ModelSource& source, const LoadPlan& plan) {
   row("parameters", fmt::format("{:.1f} M{}", static_cast<double>(s.parameters) / 1e6,
                                 plan.tied_head ? ", head tied to the embedding" : ""));
   row("context", fmt::format("{} tokens, RoPE {}", c.context, rope_text(c.rope)));
-  if (source.quant.quantised) row("quantised", fmt::format("{} by {}", source.quant.algorithm, source.quant.producer));
+  if (source.quant.quantised) row("quantised", quantised_text(source.quant));
+  if (source.quant.quantised || stored_formats(plan).front().first.starts_with("NVFP4") ||
+      stored_formats(plan).front().first.starts_with("MXFP4")) {
+    for (const auto& [format, count] : stored_formats(plan)) row("", fmt::format("{} linears: {}", count, format));
+  }
+  if (const std::string cache = kv_cache_text(source, plan); !cache.empty()) row("KV cache", cache);
   std::string types;
   for (const auto& [name, use] : by_type(*source.tensors)) {
     types += fmt::format("{}{} {} ({})", types.empty() ? "" : ", ", use.first, name, format_bytes(use.second));
@@ -90,15 +108,21 @@ std::string model_text(const ModelSource& source, const LoadPlan& plan) {
   row("memory", fmt::format("{} of weights, {} of KV cache for each token", format_bytes(s.weight_bytes),
                             format_bytes(s.kv_bytes_per_token)));
   row("decode", fmt::format("reads {} for each token", format_bytes(s.decode_bytes_per_token)));
-  for (const std::string& n : s.notes) row("note", n);
-  for (const std::string& n : source.quant.warnings) row("warning", n);
+  // Loading notes the warnings of the description, too.
+  const std::vector<std::string>& warnings = source.quant.warnings;
+  for (const std::string& n : s.notes)
+    row(std::find(warnings.begin(), warnings.end(), n) == warnings.end() ? "note" : "warning", n);
+  for (const std::string& n : doubts(source, plan)) row("warning", n);
   return out;
 }
 
-std::string tensors_text(const TensorSource& source) {
+std::string tensors_text(const TensorSource& source, const LoadPlan& plan) {
+  const auto roles = tensor_roles(plan);
   std::string out;
   for (const TensorInfo& t : source.tensors()) {
-    out += fmt::format("  {:<56} {:<16} {:<7} {:>10}\n", t.name, t.shape.text(), dtype_name(t), format_bytes(t.bytes));
+    const auto role = roles.find(t.name);
+    out += fmt::format("  {:<56} {:<16} {:<7} {:>10}  {}\n", t.name, t.shape.text(), dtype_name(t),
+                       format_bytes(t.bytes), role == roles.end() ? "not used by this plan" : role->second);
   }
   return out;
 }
@@ -107,6 +131,7 @@ Json linear_json(const LinearTask& t) {
   return {{"name", t.module},
           {"shape", {t.facts.n, t.facts.k}},
           {"stored", t.facts.weight == nullptr ? "" : dtype_name(*t.facts.weight)},
+          {"format", describe(t.facts)},
           {"weights", name_of(t.plan.weights)},
           {"activations", name_of(t.plan.activations)},
           {"kernel", t.kernel->name},
@@ -125,9 +150,15 @@ Json fit_json(const MemoryFit& fit) {
 Json model_json(const ModelSource& source, const LoadPlan& plan) {
   const ModelConfig& c = plan.config;
   const ModelSummary s = summarize(source, plan);
+  const auto roles = tensor_roles(plan);
   Json tensors = Json::array();
   for (const TensorInfo& t : source.tensors->tensors()) {
-    tensors.push_back({{"name", t.name}, {"dtype", dtype_name(t)}, {"shape", t.shape.dims}, {"bytes", t.bytes}});
+    const auto role = roles.find(t.name);
+    tensors.push_back({{"name", t.name},
+                       {"dtype", dtype_name(t)},
+                       {"shape", t.shape.dims},
+                       {"bytes", t.bytes},
+                       {"role", role == roles.end() ? "" : role->second}});
   }
   Json linears = Json::array();
   for (const LayerTask& l : plan.layers) {
@@ -149,6 +180,8 @@ Json model_json(const ModelSource& source, const LoadPlan& plan) {
           {"rope", name_of(c.rope.kind)},
           {"tied_head", plan.tied_head},
           {"quantisation", source.quant.algorithm},
+          {"quantised_by", source.quant.scheme},
+          {"kv_cache", source.quant.kv_cache},
           {"plan", Json::parse(plan_to_json(plan.plan))},
           {"kernels", s.kernels},
           {"memory",
@@ -156,6 +189,7 @@ Json model_json(const ModelSource& source, const LoadPlan& plan) {
             {"kv_bytes_per_token", s.kv_bytes_per_token},
             {"decode_bytes_per_token", s.decode_bytes_per_token}}},
           {"notes", s.notes},
+          {"warnings", doubts(source, plan)},
           {"linears", linears},
           {"tensors", tensors}};
 }
@@ -175,6 +209,42 @@ std::string devices_text() {
   return text + (cuda->empty() ? "cuda: no device is there\n" : *cuda);
 }
 
+Json difference_json(const TensorDifference& d) {
+  Json out = {{"name", d.name}, {"stored_a", d.stored_a}, {"stored_b", d.stored_b}};
+  if (!d.compared()) {
+    out["note"] = d.note;
+    return out;
+  }
+  out["equal"] = std::isinf(d.snr_db) && d.snr_db > 0;
+  out["snr_db"] = std::isinf(d.snr_db) ? Json(nullptr) : Json(d.snr_db);
+  out["largest"] = d.largest;
+  out["nan_a"] = d.nan_a;
+  out["nan_b"] = d.nan_b;
+  return out;
+}
+
+// inspect A B. Like diff: 0 for equal models, 1 for different ones.
+int run_comparison(const InspectOptions& options, const ModelSource& first) {
+  const auto path = model_path(options.other);
+  if (!path.ok()) return fail(path.status());
+  const auto second = open_model_source(*path);
+  if (!second.ok()) return fail(second.status());
+  ThreadPool pool(options.model.threads > 0 ? options.model.threads : default_thread_count());
+  const auto differences = compare_models(first, *second, pool);
+  if (!differences.ok()) return fail(differences.status());
+  std::string text;
+  if (options.json) {
+    Json list = Json::array();
+    for (const TensorDifference& d : *differences) list.push_back(difference_json(d));
+    text = json_text(
+        Json{{"model", first.path}, {"other", second->path}, {"equal", all_equal(*differences)}, {"tensors", list}});
+  } else {
+    text = differences_text(*differences);
+  }
+  if (!write_out(text)) return fail_output();
+  return all_equal(*differences) ? kDone : kFailed;
+}
+
 int run(const InspectOptions& options) {
   if (options.devices) {
     const auto text = devices_text();
@@ -185,6 +255,7 @@ int run(const InspectOptions& options) {
   if (!path.ok()) return fail(path.status());
   const auto source = open_model_source(*path);
   if (!source.ok()) return fail(source.status());
+  if (!options.other.empty()) return run_comparison(options, *source);
   const auto plan = plan_of(*source, options.model);
   if (!plan.ok()) return fail(plan.status());
   int64_t context = 0, batch = 1;
@@ -201,7 +272,7 @@ int run(const InspectOptions& options) {
     text = json_text(out);
   } else {
     text = model_text(*source, *plan);
-    if (options.tensors) text += tensors_text(*source->tensors);
+    if (options.tensors) text += tensors_text(*source->tensors, *plan);
     if (options.fit) text += memory_fit_text(*fit);
   }
   if (!write_out(text)) return fail_output();
@@ -214,6 +285,8 @@ Command add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   Flags flags(app);
   add_model_argument(flags, options->model);
+  flags.option_as("OTHER", options->other, "Compare with this model, tensor by tensor; exit code 1 if they differ",
+                  "HALFBYTE_INSPECT_OTHER");
   add_load_flags(flags, options->model, "--use-kernels");
   flags.flag("--fit", options->fit, "Predict the memory for --ctx and --batch; exit code 1 if it does not fit");
   add_context_flag(flags, options->model);

@@ -18,7 +18,7 @@ namespace halfbyte::tools {
 struct RunOptions {
   ModelOptions model;
   std::vector<std::string> prompt;
-  std::string prompt_flag, system, max_tokens;
+  std::string prompt_flag, system, max_tokens, think_budget;
   std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
   std::optional<int> top_k, logprobs;
   std::optional<uint64_t> seed;

@@ -85,6 +85,7 @@ Result<Chat> open_chat(const RunOptions& options) {
   if (options.think != 0) chat.render.kwargs_json = {{"enable_thinking", options.think > 0 ? "true" : "false"}};
   chat.system = options.system;
   HB_TRY(read_size(options.max_tokens, "--max-tokens", chat.completion.max_tokens));
+  HB_TRY(read_size(options.think_budget, "--think-budget", chat.completion.thinking_budget));
   chat.completion.stops = options.stop;
   HB_TRY(load_engine(path, options.model, chat));
   chat.completion.sampling = sampling_of(options, chat.model->config().generation);
@@ -160,6 +161,8 @@ void add_prompt_flags(Flags& flags, CLI::App& app, RunOptions& options) {
   flags.text("--system", options.system, "System message");
   app.add_flag("--think,!--no-think", options.think, "Switch the model's reasoning on or off, where its template can")
       ->envname("HALFBYTE_THINK");
+  flags.option("--think-budget", options.think_budget,
+               "Most tokens of reasoning, e.g. 512 or 4K; then the model is made to answer");
   flags.flag("--raw", options.raw, "Send the prompt as it is, without the chat template");
 }
 

@@ -27,7 +27,8 @@ void read_everything(const TensorSource& source, uint64_t file_bytes) {
     require(linear->codes.size() == static_cast<uint64_t>(linear->n * code_bytes_per_row(linear->format, linear->k)));
     require(linear->block_scales.size() ==
             static_cast<uint64_t>(linear->n * scale_bytes_per_row(linear->format, linear->k)));
-    for (const std::byte scale : linear->block_scales.bytes()) require(scale < std::byte{0x7F});
+    const std::byte nan{linear->format == WeightFormat::kNVFP4 ? uint8_t{0x7F} : uint8_t{0xFF}};
+    for (const std::byte scale : linear->block_scales.bytes()) require(scale < nan);
     require(linear->tensor_scale > 0);
   }
 }

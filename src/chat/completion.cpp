@@ -3,36 +3,38 @@
 #include "halfbyte/chat.h"
 #include "model/config.h"
 #include "text/output_text.h"
+#include "text/tokenizer.h"
 
 namespace halfbyte {
 namespace {
 
+// What is put behind the reasoning's end where it is forced, as templates write it.
+constexpr std::string_view kCloseReasoning = "\n</think>\n\n";
+
 class Run {
  public:
-  Run(Engine& engine, Completion& out, OutputText& text, const CompletionOptions& options, const OnDelta& on_delta)
-      : engine_(engine), out_(out), text_(text), options_(options), on_delta_(on_delta) {
-    const SamplingParams& p = options.sampling;
-    keep_events_ = p.logprobs >= 0 || p.entropy || p.policy.rule != TemperatureRule::kFixed;
-  }
+  Run(Engine& engine, const TextModel& model, const CompletionOptions& options, const OutputTextOptions& output,
+      const OnDelta& on_delta, Completion& out)
+      : engine_(engine),
+        model_(model),
+        options_(options),
+        on_delta_(on_delta),
+        out_(out),
+        text_(model.tokenizer, output),
+        keep_events_(options.sampling.logprobs >= 0 || options.sampling.entropy ||
+                     options.sampling.policy.rule != TemperatureRule::kFixed) {}
 
-  Status to_end(uint64_t request) {
-    const Stopwatch clock;
-    double first = 0, last = 0;
-    while (engine_.busy()) {
-      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
-      for (const TokenEvent& e : events) {
-        if (e.request != request) continue;
-        if (e.token >= 0) {
-          last = clock.seconds();
-          if (out_.token_ids.empty()) first = last;
-        }
-        HB_TRY(take(e));
-      }
-      // Also before the first token: a long prompt can be interrupted.
-      if (events.empty() && !ended_) ask({});
-      if (stopped_) engine_.cancel(request);
+  Status all(const std::vector<int32_t>& prompt) {
+    std::vector<int32_t> tokens = prompt;
+    if (budget_spent()) HB_TRY(close_reasoning(tokens));
+    while (out_.finish == FinishReason::kNone) {
+      HB_TRY(request(tokens));
+      if (!closing_) break;
+      tokens = prompt;
+      tokens.insert(tokens.end(), out_.token_ids.begin(), out_.token_ids.end());
+      HB_TRY(close_reasoning(tokens));
     }
-    measure(first, last);
+    measure();
     OutputDelta rest;
     text_.flush(rest);
     append(rest);
@@ -41,23 +43,76 @@ class Run {
   }
 
  private:
+  // One request of the engine, to its end or to the end of the budget.
+  Status request(const std::vector<int32_t>& tokens) {
+    GenerateRequest request;
+    request.prompt = tokens;
+    if (options_.max_tokens > 0) request.max_tokens = options_.max_tokens - static_cast<int64_t>(out_.token_ids.size());
+    request.stop_tokens = stop_tokens(engine_.model(), model_);
+    request.sampling = options_.sampling;
+    request.step_classes = model_.step_classes;
+    stopped_ = ended_ = closing_ = false;
+    const auto submitted = engine_.submit(std::move(request));
+    if (submitted.status().code() == StatusCode::kResourceExhausted && closed_) {
+      out_.finish = FinishReason::kLength;  // the forced words filled the context
+      return {};
+    }
+    HB_ASSIGN(const uint64_t id, submitted);
+    while (engine_.busy()) {
+      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
+      for (const TokenEvent& e : events)
+        if (e.request == id) HB_TRY(take(e));
+      // Also before the first token: a long prompt can be interrupted.
+      if (events.empty() && !ended_) ask({});
+      if (stopped_) engine_.cancel(id);
+    }
+    return {};
+  }
+
   Status take(const TokenEvent& e) {
     if (e.finish == FinishReason::kError) return internal_error("the engine gave the request up: " + e.error);
     if (!stopped_ && e.token >= 0) {
-      out_.token_ids.push_back(e.token);
+      last_ = clock_.seconds();
+      if (out_.token_ids.empty()) first_ = last_;
       if (keep_events_) out_.events.push_back(e);
       if (options_.on_token) options_.on_token(e);
-      OutputDelta delta;
-      const bool found_stop = text_.push(e.token, delta);
-      append(delta);
-      if (found_stop && out_.finish == FinishReason::kNone) {
-        out_.finish = FinishReason::kStop;
-        stopped_ = true;
-      }
+      push(e.token);
+      if (!stopped_ && e.finish == FinishReason::kNone && budget_spent()) stopped_ = closing_ = true;
     }
     if (e.finish != FinishReason::kNone) {
       ended_ = true;
-      if (out_.finish == FinishReason::kNone) out_.finish = e.finish;
+      if (out_.finish == FinishReason::kNone && !closing_) out_.finish = e.finish;
+    }
+    return {};
+  }
+
+  void push(int32_t token) {
+    out_.token_ids.push_back(token);
+    OutputDelta delta;
+    const bool found_stop = text_.push(token, delta);
+    append(delta);
+    if (!found_stop || out_.finish != FinishReason::kNone) return;
+    out_.finish = FinishReason::kStop;
+    stopped_ = true;
+  }
+
+  bool budget_spent() const {
+    return options_.thinking_budget >= 0 && !closed_ && text_.in_reasoning() &&
+           text_.reasoning_tokens() >= options_.thinking_budget;
+  }
+
+  // Puts the end of the reasoning behind `tokens`, as far as max_tokens allows.
+  Status close_reasoning(std::vector<int32_t>& tokens) {
+    closed_ = true;
+    HB_ASSIGN(const std::vector<int32_t> forced,
+              model_.tokenizer->encode(options_.budget_text + std::string(kCloseReasoning)));
+    for (const int32_t token : forced) {
+      if (out_.finish != FinishReason::kNone) return {};
+      tokens.push_back(token);
+      push(token);
+      if (options_.max_tokens > 0 && static_cast<int64_t>(out_.token_ids.size()) >= options_.max_tokens &&
+          out_.finish == FinishReason::kNone)
+        out_.finish = FinishReason::kLength;
     }
     return {};
   }
@@ -69,28 +124,33 @@ class Run {
   }
 
   void ask(const OutputDelta& delta) {
-    if (!on_delta_ || on_delta_(delta) || stopped_ || ended_) return;
+    if (!on_delta_ || on_delta_(delta) || ended_ || out_.finish != FinishReason::kNone) return;
     stopped_ = true;
     out_.finish = FinishReason::kCancelled;
   }
 
-  void measure(double first, double last) {
+  void measure() {
     const auto tokens = static_cast<double>(out_.token_ids.size());
     CompletionTiming& t = out_.timing;
-    t.prefill_s = first;
-    t.decode_s = last - first;
-    if (first > 0) t.prefill_tokens_per_s = static_cast<double>(out_.prompt_tokens) / first;
+    t.prefill_s = first_;
+    t.decode_s = last_ - first_;
+    if (first_ > 0) t.prefill_tokens_per_s = static_cast<double>(out_.prompt_tokens) / first_;
     if (t.decode_s > 0) t.decode_tokens_per_s = (tokens - 1) / t.decode_s;
   }
 
   Engine& engine_;
-  Completion& out_;
-  OutputText& text_;
+  const TextModel& model_;
   const CompletionOptions& options_;
   const OnDelta& on_delta_;
+  Completion& out_;
+  OutputText text_;
   bool keep_events_;
-  bool stopped_ = false;  // we want no more
-  bool ended_ = false;    // the engine has said so
+  const Stopwatch clock_;
+  double first_ = 0, last_ = 0;  // seconds to the first and to the last token
+  bool stopped_ = false;         // we want no more of this request
+  bool ended_ = false;           // the engine has said so
+  bool closing_ = false;         // because the budget is spent
+  bool closed_ = false;          // the reasoning's end has been forced
 };
 
 }  // namespace
@@ -106,19 +166,12 @@ Result<Completion> complete(Engine& engine, const TextModel& text, const Prompt&
   OutputTextOptions output;
   HB_ASSIGN(output.stops, StopSet::create(options.stops));
   output.reasoning = options.split_reasoning ? std::optional(reasoning_start(prompt.text)) : std::nullopt;
-  OutputText stream(text.tokenizer, output);
-
-  GenerateRequest request;
-  request.prompt = prompt.tokens;
-  request.max_tokens = options.max_tokens;
-  request.stop_tokens = stop_tokens(engine.model(), text);
-  request.sampling = options.sampling;
-  request.step_classes = text.step_classes;
+  if (options.thinking_budget >= 0 && !options.split_reasoning)
+    return invalid_argument("a thinking budget needs reasoning to be told apart, expected split_reasoning");
 
   Completion out;
   out.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
-  HB_ASSIGN(const uint64_t id, engine.submit(std::move(request)));
-  HB_TRY(Run(engine, out, stream, options, on_delta).to_end(id));
+  HB_TRY(Run(engine, text, options, output, on_delta, out).all(prompt.tokens));
   return out;
 }
 

@@ -40,6 +40,9 @@ Result<CudaLinear> upload_linear(std::initializer_list<const PackedLinear*> part
     if (part->kernel->isa != Isa::kRef)
       return invalid_argument(part->name + ": packed for the kernels " + std::string(part->kernel->name) +
                               ", a CUDA device needs the normal form: load the model with kernels 'ref'");
+    if (part->pre_scale != nullptr)
+      return unsupported(part->name +
+                         ": has a pre_quant_scale (AWQ), which the CUDA kernels do not apply; run on the CPU");
     if (!part->same_input_as(first))
       return unsupported(part->name + " and " + first.name +
                          " round their common input in two ways, which the CUDA kernels do not; run on the CPU");

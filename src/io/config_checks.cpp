@@ -2,15 +2,16 @@
 
 #include <algorithm>
 
+#include "io/architectures.h"
 #include "io/message.h"
 
 namespace halfbyte {
 
 Status unsupported_architecture(const std::string& file, std::string_view architecture) {
   std::string names;
-  for (const ArchitectureName& known : supported_architectures()) {
-    names += std::string(names.empty() ? "" : ", ") + std::string(known.class_name) + " (" +
-             std::string(known.model_type) + ")";
+  for (const Architecture& known : kArchitectures) {
+    names +=
+        std::string(names.empty() ? "" : ", ") + std::string(known.class_name) + " (" + std::string(known.name) + ")";
   }
   return unsupported(file + ": the architecture " + quote(architecture) + " is not supported; supported: " + names);
 }

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <utility>
 
+#include "io/architectures.h"
 #include "io/config_checks.h"
 #include "io/gguf.h"
 #include "io/message.h"
+#include "io/rope_rule.h"
 
 namespace halfbyte {
 namespace {
@@ -81,18 +83,6 @@ Status read_heads(const GgufFile& file, const std::string& key, int64_t& out) {
   return {};
 }
 
-// The factors of transformers' llama3 rule (modeling_rope_utils._compute_llama3_parameters), as llama.cpp stores them.
-double llama3_factor(const HfConfig& config, const RopeFacts& rope, int64_t i) {
-  const double inverse =
-      std::pow(config.rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
-  const double wavelength = 2 * M_PI / inverse;
-  const auto context = static_cast<double>(rope.original_max_position);
-  if (wavelength < context / rope.high_freq_factor) return 1.0;
-  if (wavelength > context / rope.low_freq_factor) return rope.factor;
-  const double smooth = (context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-  return 1.0 / ((1.0 - smooth) / rope.factor + smooth);
-}
-
 // Llama 3.1 to 3.3 all use low 1, high 4 and 8192 positions, with factor 8 or 32: if that rule gives the file's
 // factors, it is named, so that the configuration can be written as a config.json again.
 void name_llama3_rule(HfConfig& config) {
@@ -104,7 +94,10 @@ void name_llama3_rule(HfConfig& config) {
   guess.high_freq_factor = 4.0;
   guess.original_max_position = 8192;
   for (size_t i = 0; i < rope.frequency_factors.size(); ++i) {
-    const double expected = llama3_factor(config, guess, static_cast<int64_t>(i));
+    const double frequency = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
+    // llama.cpp stores what the rule divides each frequency by.
+    const double expected =
+        frequency / llama3_frequency(guess, static_cast<double>(guess.original_max_position), frequency);
     if (!(std::abs(rope.frequency_factors[i] - expected) <= 1e-4 * expected)) return;
   }
   rope = std::move(guess);
@@ -228,12 +221,10 @@ Result<HfConfig> gguf_config(const GgufFile& file, std::vector<float> rope_freqs
   config.file = file.name();
   HB_ASSIGN(const auto arch, file.string("general.architecture"));
   if (!arch) return invalid_data(file.name() + ": has no metadata key 'general.architecture'; is it a model?");
-  for (const ArchitectureName& known : supported_architectures()) {
-    if (known.model_type != *arch) continue;
-    config.model_type = std::string(*arch);
-    config.architectures.emplace_back(known.class_name);
-  }
-  if (config.model_type.empty()) return unsupported_architecture(file.name(), *arch);
+  const Architecture* known = find_architecture(*arch);
+  if (known == nullptr) return unsupported_architecture(file.name(), *arch);
+  config.model_type = std::string(*arch);
+  config.architectures.emplace_back(known->class_name);
   const ArchKeys keys(file, config.model_type);
 
   HB_TRY(keys.require("embedding_length", 1, kMaxWidth, config.hidden_size));

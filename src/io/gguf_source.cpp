@@ -44,7 +44,8 @@ std::optional<std::string> hugging_face_name(std::string_view name, int64_t laye
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return std::nullopt;
   const std::string_view kind = name.substr(dot + 1), part = name.substr(0, dot);
-  if (kind != "weight" && kind != "bias") return std::nullopt;
+  // llama.cpp keeps ModelOpt's scale of a linear's inputs beside an NVFP4 weight.
+  if (kind != "weight" && kind != "bias" && kind != "input_scale") return std::nullopt;
   if (!part.starts_with("blk.")) {
     const auto to = lookup(kModelParts, part);
     return to ? std::optional(std::string(*to) + "." + std::string(kind)) : std::nullopt;

@@ -1,21 +1,18 @@
 #include "io/hf_config.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
 
 #include "base/json.h"
+#include "io/architectures.h"
 #include "io/config_checks.h"
 #include "io/message.h"
 #include "io/read_file.h"
 
 namespace halfbyte {
 namespace {
-
-constexpr std::array<ArchitectureName, 3> kSupported = {
-    {{"llama", "LlamaForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}}};
 
 constexpr int64_t kMaxTokenId = INT32_MAX;
 
@@ -111,12 +108,12 @@ Status read_architecture(const JsonValue& root, HfConfig& config) {
     return root.error("has neither architectures nor model_type; is this the config.json of a language model?");
   }
   // The class decides; a base model without a class list is known by its model_type.
-  for (const ArchitectureName& known : kSupported) {
-    const bool matches = config.architectures.empty() ? config.model_type == known.model_type
+  for (const Architecture& known : kArchitectures) {
+    const bool matches = config.architectures.empty() ? config.model_type == known.name
                                                       : config.architectures.front() == known.class_name;
     if (!matches) continue;
     if (config.architectures.empty()) config.architectures.emplace_back(known.class_name);
-    config.model_type = known.model_type;
+    config.model_type = known.name;
     return {};
   }
   return unsupported_architecture(config.file,
@@ -269,10 +266,6 @@ const char* name_of(RopeKind kind) {
     case RopeKind::kYarn: return "yarn";
   }
   return "?";
-}
-
-std::vector<ArchitectureName> supported_architectures() {
-  return {kSupported.begin(), kSupported.end()};
 }
 
 Result<HfConfig> parse_hf_config(std::string_view json, const std::string& file) {

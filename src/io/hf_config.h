@@ -36,7 +36,7 @@ struct RopeFacts {
 
 struct HfConfig {
   std::string file;                        // what messages call it: "config.json", "model.gguf"
-  std::string model_type;                  // "llama", "qwen2", "qwen3": one of supported_architectures()
+  std::string model_type;                  // "llama", "qwen2", "qwen3": a name in io/architectures.h
   std::vector<std::string> architectures;  // {"Qwen3ForCausalLM"}
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -59,12 +59,6 @@ struct HfConfig {
   std::vector<int64_t> eos_token_ids;  // config.json gives an int or a list
   std::string dtype;                   // "bfloat16": torch_dtype (transformers 4) or dtype (5); "" if absent
 };
-
-struct ArchitectureName {
-  std::string_view model_type;  // config.json model_type and GGUF general.architecture
-  std::string_view class_name;  // config.json architectures[0]
-};
-std::vector<ArchitectureName> supported_architectures();
 
 // kUnsupported for an architecture or option outside what Halfbyte runs (names it, lists what is supported);
 // kInvalidData for a missing, mistyped or out-of-range field. `file` is what messages call the document.

@@ -55,6 +55,15 @@ Result<std::span<const std::byte>> MappedTensors::bytes(const TensorInfo& tensor
   return files_[at.file]->bytes().subspan(at.begin, tensor.bytes);
 }
 
+Result<std::span<const std::byte>> MappedTensors::row_bytes(const TensorInfo& tensor, int64_t row) const {
+  if (tensor.shape.rank() != 2 || row < 0 || row >= tensor.shape[0])
+    return internal_error(error(tensor, "row out of range").message());
+  const Place& at = place(tensor);
+  const uint64_t row_size = tensor.bytes / static_cast<uint64_t>(tensor.shape[0]);
+  const int64_t stored = at.interleaved_heads > 0 ? stored_row(row, tensor.shape[0], at.interleaved_heads) : row;
+  return files_[at.file]->bytes().subspan(at.begin + static_cast<uint64_t>(stored) * row_size, row_size);
+}
+
 std::shared_ptr<const void> MappedTensors::owner(const TensorInfo& tensor) const {
   return files_[place(tensor).file];
 }

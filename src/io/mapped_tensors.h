@@ -34,6 +34,8 @@ class MappedTensors final : public TensorSource {
   std::span<const TensorInfo> tensors() const override { return infos_; }
   const TensorInfo* find(std::string_view name) const override;
   Result<std::span<const std::byte>> bytes(const TensorInfo& tensor) const override;
+  Result<std::span<const std::byte>> row_bytes(const TensorInfo& tensor, int64_t row) const override;
+  float multiplier(const TensorInfo& tensor) const override { return place(tensor).scale; }
   std::shared_ptr<const void> owner(const TensorInfo& tensor) const override;
   Status read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const override;
   std::string label(const TensorInfo& tensor) const override;

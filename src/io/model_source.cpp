@@ -4,12 +4,16 @@
 
 #include "io/gguf.h"
 #include "io/locate.h"
+#include "io/message.h"
 
 namespace halfbyte {
 
 std::string ModelSource::kind() const {
   if (folder.empty()) return tensors->describe();
-  if (quant.quantised) return "ModelOpt " + quant.algorithm + " folder";
+  if (quant.quantised) {
+    const bool named = !quant.algorithm.empty() && quant.algorithm != quant.scheme;
+    return quant.scheme + (named ? " " + shown(quant.algorithm) : "") + " folder";
+  }
   return "Hugging Face folder";
 }
 

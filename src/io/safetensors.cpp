@@ -19,8 +19,9 @@ constexpr int64_t kMaxRank = 8;
 std::optional<DType> dtype_of(std::string_view name) {
   static constexpr std::pair<std::string_view, DType> kTypes[] = {
       {"F32", DType::kF32},        {"F16", DType::kF16},        {"BF16", DType::kBF16}, {"F64", DType::kF64},
-      {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2}, {"U8", DType::kU8},     {"I8", DType::kI8},
-      {"I16", DType::kI16},        {"I32", DType::kI32},        {"I64", DType::kI64},   {"BOOL", DType::kBool}};
+      {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2}, {"U8", DType::kU8},     {"F8_E8M0", DType::kU8},
+      {"I8", DType::kI8},          {"I16", DType::kI16},        {"I32", DType::kI32},   {"I64", DType::kI64},
+      {"BOOL", DType::kBool}};
   for (const auto& [text, type] : kTypes) {
     if (text == name) return type;
   }
@@ -49,9 +50,9 @@ Result<SafetensorsEntry> read_entry(std::string_view name, const JsonValue& valu
   HB_ASSIGN(const std::string_view dtype, dtype_value.as_string());
   const auto type = dtype_of(dtype);
   if (!type) {
-    return unsupported(
-        "tensor " + quote(name) + " has element type " + quote(dtype) +
-        ", which is not supported; supported: F32, F16, BF16, F64, F8_E4M3, F8_E5M2, U8, I8, I16, I32, I64, BOOL");
+    return unsupported("tensor " + quote(name) + " has element type " + quote(dtype) +
+                       ", which is not supported; supported: F32, F16, BF16, F64, F8_E4M3, F8_E5M2, F8_E8M0, U8, I8, "
+                       "I16, I32, I64, BOOL");
   }
   entry.dtype = *type;
   HB_ASSIGN(const JsonValue shape_value, value.at("shape"));

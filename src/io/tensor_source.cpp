@@ -50,6 +50,14 @@ Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path
 
 }  // namespace
 
+Result<std::span<const std::byte>> TensorSource::row_bytes(const TensorInfo& tensor, int64_t row) const {
+  HB_ASSIGN(const auto all, bytes(tensor));
+  if (tensor.shape.rank() != 2 || row < 0 || row >= tensor.shape[0])
+    return internal_error(error(tensor, "row out of range").message());
+  const uint64_t row_size = tensor.bytes / static_cast<uint64_t>(tensor.shape[0]);
+  return all.subspan(static_cast<uint64_t>(row) * row_size, row_size);
+}
+
 Result<std::shared_ptr<const TensorSource>> open_tensor_source(const std::string& path) {
   HB_ASSIGN(const Location location, locate(path));
   switch (location.kind) {

@@ -44,6 +44,10 @@ class TensorSource {
   // The stored bytes, whole rows in the tensor's order; lives as long as the source. Not aligned to anything. Fails for
   // a tensor whose rows the source reorders (GGUF's permuted q and k): use read_rows.
   virtual Result<std::span<const std::byte>> bytes(const TensorInfo& tensor) const = 0;
+  // The stored bytes of one row (of a tensor of rank 2), in Hugging Face's order of rows also where bytes() fails.
+  virtual Result<std::span<const std::byte>> row_bytes(const TensorInfo& tensor, int64_t row) const;
+  // What every stored value is multiplied by: 1 but for GGUF's NVFP4 tensors with a ".scale" beside them.
+  virtual float multiplier(const TensorInfo&) const { return 1.0f; }
   // Keeps the mapping behind bytes() alive.
   virtual std::shared_ptr<const void> owner(const TensorInfo& tensor) const = 0;
 

@@ -1,7 +1,7 @@
 #include "model/config.h"
 
 #include "base/quote.h"
-#include "model/architectures.h"
+#include "io/architectures.h"
 
 namespace halfbyte {
 namespace {

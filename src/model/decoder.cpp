@@ -31,6 +31,7 @@ class Floats {
 struct WorkSizes {
   size_t hidden, heads, kv, mlp, angles;  // floats
   size_t rounded;                         // bytes
+  size_t pre_scaled;                      // floats
   size_t scratch;                         // floats, of one thread
   size_t jobs, partials;                  // of attention: calls, and results of single cuts
 };
@@ -45,6 +46,7 @@ WorkSizes work_sizes(const ModelFacts& model, const DecoderLimits& limits) {
   s.mlp = rows * static_cast<size_t>(c.intermediate);
   s.angles = rows * static_cast<size_t>(c.head_dim / 2);
   s.rounded = rows * model.rounded_row_bytes;
+  s.pre_scaled = rows * static_cast<size_t>(model.pre_scaled_width);
   s.scratch = static_cast<size_t>(attention_scratch_floats(c.group(), c.head_dim));
   // Every sequence may end in a cut that it only begins. A call takes a cut, or one row at least.
   const auto cuts = static_cast<size_t>(limits.cache_tokens / kAttentionCut + limits.max_sequences);
@@ -87,6 +89,7 @@ struct Decoder::Workspace {
         cos(s.angles),
         sin(s.angles),
         rounded(Buffer::allocate(s.rounded)),
+        pre_scaled(s.pre_scaled),
         scratch(s.scratch * static_cast<size_t>(threads)),
         scratch_floats(s.scratch),
         partials(s.partials * static_cast<size_t>(partial_size)),
@@ -109,6 +112,7 @@ struct Decoder::Workspace {
   Floats gate, up;              // [rows, intermediate]
   std::vector<float> cos, sin;  // [rows, head_dim / 2]
   Buffer rounded;               // [rows, activation_bytes(k)]: a linear's input as its kernel reads it
+  Floats pre_scaled;            // [rows, k]: a linear's input times its pre-scale
   std::vector<float> scratch;   // [threads, scratch_floats]
   size_t scratch_floats;
   std::vector<float> partials;  // [max_partials, partial_floats]
@@ -134,8 +138,8 @@ Decoder::~Decoder() = default;
 uint64_t Decoder::work_bytes(const ModelFacts& model, const DecoderLimits& limits, int threads) {
   const WorkSizes s = work_sizes(model, limits);
   const auto partial = static_cast<size_t>(attention_partial_floats(model.config.group(), model.config.head_dim));
-  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.scratch * static_cast<size_t>(threads) +
-                        s.partials * partial;
+  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.pre_scaled +
+                        s.scratch * static_cast<size_t>(threads) + s.partials * partial;
   return floats * sizeof(float) + s.rounded + static_cast<size_t>(limits.max_rows) * sizeof(Workspace::Row) +
          s.jobs * (sizeof(Workspace::AttentionJob) + sizeof(Workspace::AttentionMerge));
 }
@@ -260,8 +264,15 @@ void Decoder::round_input(const PackedLinear& linear, const float* x, const Rows
   Workspace& s = *work_;
   const LinearKernel& kernel = linear.kernel_for(rows.role);
   const size_t row_bytes = kernel.activation_bytes(linear.k);
+  const float* pre_scale = linear.pre_scale ? linear.pre_scale->data() : nullptr;
   const auto body = [&](int64_t begin, int64_t end, int) {
-    kernel.quantize(x + begin * linear.k, end - begin, linear.k, linear.activation_scale,
+    const float* from = x + begin * linear.k;
+    if (pre_scale != nullptr) {
+      float* scaled = s.pre_scaled.data() + begin * linear.k;
+      for (int64_t i = 0; i < (end - begin) * linear.k; ++i) scaled[i] = from[i] * pre_scale[i % linear.k];
+      from = scaled;
+    }
+    kernel.quantize(from, end - begin, linear.k, linear.activation_scale,
                     s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
   };
   pool_.parallel_for(rows.count, 1, body);

@@ -14,6 +14,7 @@ struct ModelFacts {
   PrecisionPlan plan;
   Isa isa = Isa::kRef;
   size_t rounded_row_bytes = 0;  // of the widest input of any linear, as its kernel reads it
+  int64_t pre_scaled_width = 0;  // the widest input that is multiplied by a pre-scale first; 0: none
 };
 
 }  // namespace halfbyte

@@ -16,7 +16,7 @@ namespace {
 class Loader {
  public:
   Loader(const ModelSource& source, const LoadPlan& plan, const LoadOptions& options, ThreadPool& pool)
-      : source_(source), tensors_(*source.tensors), plan_(plan), options_(options), pool_(pool) {}
+      : tensors_(*source.tensors), plan_(plan), options_(options), pool_(pool) {}
 
   Result<ModelWeights> run() {
     ModelWeights out;
@@ -115,42 +115,17 @@ class Loader {
     float amax = 0.0f;
     for (const Job& job : jobs) {
       if (job.task->stored_as_planned || job.task->kernel->weights != WeightFormat::kNVFP4) continue;
-      HB_ASSIGN(const Stored stored, open(*job.task));
+      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, job.task->facts, job.task->module));
       HB_ASSIGN(const float own, weight_amax(stored.rows, pool_));
       amax = std::max(amax, own);
     }
     for (const Job& job : jobs) {
       HB_TRY(load_linear(*job.task, amax, *job.out));
       uint64_t bytes = 0;
-      const LinearFacts& f = job.task->facts;
-      for (const TensorInfo* t : {f.weight, f.bias, f.block_scales, f.tensor_scale, f.input_scale})
-        if (t != nullptr) bytes += t->bytes;
+      for (const TensorInfo* t : job.task->facts.stored) bytes += t->bytes;
       HB_TRY(advance(bytes));
     }
     return {};
-  }
-
-  // A linear's stored weight as rows of FP32, with what else the checkpoint says about it.
-  struct Stored {
-    QuantLinear quantised;  // for a quantised one; `rows` reads from it
-    WeightSource rows;
-  };
-
-  Result<Stored> open(const LinearTask& task) {
-    Stored out;
-    if (task.facts.quant == ModuleQuant::kNone) {
-      out.rows = plain_source(*task.facts.weight, task.facts.n, task.facts.k);
-      return out;
-    }
-    HB_ASSIGN(out.quantised, load_quant_linear(tensors_, source_.quant, task.module));
-    out.rows = {task.module, task.facts.n, task.facts.k,
-                [w = out.quantised](int64_t first, int64_t rows, std::span<float> values) {
-                  for (int64_t r = 0; r < rows; ++r)
-                    dequantize_row(w, first + r,
-                                   values.subspan(static_cast<size_t>(r * w.k), static_cast<size_t>(w.k)));
-                  return Status();
-                }};
-    return out;
   }
 
   WeightSource plain_source(const TensorInfo& tensor, int64_t n, int64_t k) const {
@@ -183,7 +158,7 @@ class Loader {
     out.k = task.facts.k;
     out.packed = Buffer::allocate(task.packed_bytes);
     if (task.stored_as_planned) {
-      HB_ASSIGN(const QuantLinear weight, load_quant_linear(tensors_, source_.quant, task.module));
+      HB_ASSIGN(const QuantLinear weight, load_quant_linear(tensors_, task.facts, task.module));
       if (weight.format != task.kernel->weights)
         return internal_error(task.module + ": loaded in another format than its kernel reads");
       if (weight.format == WeightFormat::kBF16) HB_TRY(check_bf16_finite(task, weight));
@@ -194,12 +169,8 @@ class Loader {
       };
       pool_.parallel_for(out.n, out.kernel->row_tile, pack);
     } else {
-      HB_ASSIGN(Stored stored, open(task));
-      if (task.facts.quant == ModuleQuant::kNone && task.facts.bias != nullptr) {
-        stored.quantised.bias.resize(static_cast<size_t>(out.n));
-        HB_TRY(tensors_.read_rows(*task.facts.bias, 0, 1, stored.quantised.bias));
-      }
-      HB_TRY(take_small_parts(task, stored.quantised, out));
+      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, task.facts, task.module));
+      HB_TRY(take_small_parts(task, stored.beside, out));
       HB_ASSIGN(out.tensor_scale, round_and_pack(stored.rows, amax, out));
     }
     return {};
@@ -218,12 +189,18 @@ class Loader {
 
   // What comes from the checkpoint beside the weight itself.
   Status take_small_parts(const LinearTask& task, const QuantLinear& stored, PackedLinear& out) {
-    if (!stored.pre_scale.empty())
-      return unsupported(task.module + ": a pre_quant_scale (AWQ), which is not supported yet, expected plain NVFP4");
     if (task.facts.bias != nullptr) HB_TRY(check_finite(*task.facts.bias, stored.bias));
     out.activation_scale = activation_scale(task, stored);
     out.bias = stored.bias;
+    if (!stored.pre_scale.empty()) out.pre_scale = shared_pre_scale(stored.pre_scale);
     return {};
+  }
+
+  // Linears that share an input come one after the other, and their pre-scales are mostly equal.
+  std::shared_ptr<const std::vector<float>> shared_pre_scale(const std::vector<float>& values) {
+    if (!last_pre_scale_ || *last_pre_scale_ != values)
+      last_pre_scale_ = std::make_shared<const std::vector<float>>(values);
+    return last_pre_scale_;
   }
 
   static float activation_scale(const LinearTask& task, const QuantLinear& weight) {
@@ -233,12 +210,12 @@ class Loader {
     return *weight.input_scale;
   }
 
-  const ModelSource& source_;
   const TensorSource& tensors_;
   const LoadPlan& plan_;
   const LoadOptions& options_;
   ThreadPool& pool_;
   uint64_t done_ = 0;
+  std::shared_ptr<const std::vector<float>> last_pre_scale_;
 };
 
 }  // namespace

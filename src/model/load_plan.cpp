@@ -1,6 +1,9 @@
 #include "model/load_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "base/quote.h"
@@ -33,6 +36,11 @@ WeightFormat format_of(WeightKind kind) {
     case WeightKind::kMXFP4: return WeightFormat::kMXFP4;
   }
   return WeightFormat::kBF16;
+}
+
+std::string stored_name(const LinearFacts& facts) {
+  const auto packed = facts.packed_format();
+  return !packed ? name_of(facts.quant) : *packed == WeightFormat::kNVFP4 ? "NVFP4" : "MXFP4";
 }
 
 ActivationMode mode_of(ActivationKind kind) {
@@ -147,10 +155,12 @@ class Planner {
 
   Status plan_head() {
     const ModelConfig& c = out_.config;
-    const bool stored = tensors().find(std::string(kHead) + ".weight") != nullptr;
+    const bool stored = has_linear(tensors(), kHead);
     if (!c.tied_head && !stored) out_.notes.push_back("the model has no lm_head; the embedding is used in its place");
     out_.tied_head = c.tied_head || !stored;
-    if (out_.tied_head) used_.insert(std::string(kHead) + ".weight");  // a tied file may hold the copy
+    if (out_.tied_head)  // a tied file may hold the copy
+      for (const TensorInfo& t : tensors().tensors())
+        if (t.name.starts_with(std::string(kHead) + ".")) used_.insert(t.name);
     return linear(std::string(out_.tied_head ? kEmbedding : kHead), c.vocab, c.hidden, /*bias=*/false, out_.head,
                   kHead);
   }
@@ -171,8 +181,7 @@ class Planner {
     if (facts.bias != nullptr && facts.bias->shape.dims != std::vector<int64_t>{n})
       return tensors().error(*facts.bias,
                              "shape " + facts.bias->shape.text() + ", expected [" + std::to_string(n) + "]");
-    for (const TensorInfo* t : {facts.weight, facts.bias, facts.block_scales, facts.tensor_scale, facts.input_scale})
-      if (t != nullptr) use(t);
+    for (const TensorInfo* t : facts.stored) use(t);
 
     const std::string_view name = name_in_plan.empty() ? plan_name(module) : name_in_plan;
     task.plan = out_.plan.linear_for(name);
@@ -202,17 +211,21 @@ class Planner {
   void measure(LinearTask& task, bool is_head) {
     const LinearFacts& facts = task.facts;
     const WeightFormat target = task.kernel->weights;
-    const bool stored_nvfp4 = facts.quant != ModuleQuant::kNone;
+    const auto packed = facts.packed_format();
     // Rows that the source reorders (q and k of a llama GGUF file) have no stored bytes to pack.
     const auto stored_bf16 = [&] { return facts.weight->dtype == DType::kBF16 && tensors().bytes(*facts.weight).ok(); };
     task.stored_as_planned =
-        stored_nvfp4 ? target == WeightFormat::kNVFP4 : target == WeightFormat::kBF16 && stored_bf16();
+        facts.quant != ModuleQuant::kNone ? packed == target : target == WeightFormat::kBF16 && stored_bf16();
     task.packed_bytes = task.kernel->packed_bytes(facts.n, facts.k);
     if (!task.stored_as_planned) {
       const int64_t row = static_cast<int64_t>(sizeof(float)) * facts.k + code_bytes_per_row(target, facts.k) +
                           scale_bytes_per_row(target, facts.k);
       task.staging_bytes = static_cast<uint64_t>(task.kernel->row_tile * row);
     }
+    // GGUF's FP4 blocks are put into the normal form as a whole.
+    if (packed && facts.block_scales == nullptr)
+      task.staging_bytes += static_cast<uint64_t>(
+          facts.n * (code_bytes_per_row(*packed, facts.k) + scale_bytes_per_row(*packed, facts.k)));
     WeightFootprint& f = out_.footprint;
     f.linears += task.packed_bytes;
     if (is_head) f.head = task.packed_bytes;
@@ -220,6 +233,10 @@ class Planner {
     for (const LinearKernel* kernel : {task.kernel, task.prompt_kernel})
       out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, kernel->activation_bytes(facts.k));
     if (facts.bias != nullptr) f.small += static_cast<uint64_t>(facts.n) * sizeof(float);
+    if (facts.pre_scale != nullptr) {
+      f.small += static_cast<uint64_t>(facts.k) * sizeof(float);
+      out_.pre_scaled_width = std::max(out_.pre_scaled_width, facts.k);
+    }
     if (!is_head || !out_.tied_head) out_.parameters += facts.n * facts.k;
     if (facts.bias != nullptr) out_.parameters += facts.n;
   }
@@ -241,9 +258,10 @@ class Planner {
   }
 
   void note_rounding() {
-    int64_t rounded = 0, dequantised = 0, plain = 0;
+    std::map<std::string, int64_t> converted;  // by the stored format
+    int64_t rounded = 0, plain = 0;
     const auto count = [&](const LinearTask& task) {
-      if (task.facts.quant != ModuleQuant::kNone && !task.stored_as_planned) ++dequantised;
+      if (task.facts.quant != ModuleQuant::kNone && !task.stored_as_planned) ++converted[stored_name(task.facts)];
       const bool fp4 = task.kernel->weights == WeightFormat::kNVFP4 || task.kernel->weights == WeightFormat::kMXFP4;
       if (task.facts.quant == ModuleQuant::kNone && fp4) ++rounded;
       if (task.plan.activation_scale == ActivationScale::kStatic && task.facts.input_scale == nullptr &&
@@ -253,9 +271,9 @@ class Planner {
     for (const LayerTask& l : out_.layers)
       for (const LinearTask* task : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) count(*task);
     count(out_.head);
-    if (dequantised > 0)
-      out_.notes.push_back(std::to_string(dequantised) +
-                           " linears are stored in NVFP4 and were converted to the plan's formats");
+    for (const auto& [name, count_of] : converted)
+      out_.notes.push_back(std::to_string(count_of) + " linears are stored in " + name +
+                           " and were converted to the plan's formats");
     if (source_.quant.quantised && rounded > 0)
       out_.notes.push_back(
           std::to_string(rounded) +
@@ -276,24 +294,36 @@ class Planner {
   std::set<std::string, std::less<>> matched_;  // patterns of the plan that a linear has
 };
 
-// Names every module that the checkpoint leaves unquantised; a kind of module that is plain in every layer is one
-// pattern.
-Status keep_plain_modules(const ModelSource& source, const ModelConfig& config, PrecisionPlan& plan) {
-  const auto keep = [&](std::string pattern) {
-    plan.overrides.push_back({std::move(pattern), {"weights"}, LinearPlan{WeightKind::kBF16}});
+// The plan's kind of weights that keeps what is stored: FP8 has none of its own and becomes BF16.
+WeightKind kept_kind(const LinearFacts& facts) {
+  const auto packed = facts.packed_format();
+  if (!packed) return WeightKind::kBF16;
+  return *packed == WeightFormat::kMXFP4 ? WeightKind::kMXFP4 : WeightKind::kNVFP4;
+}
+
+constexpr const char* kLinears[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj"};
+
+// A plan for linears that are stored in 4 bits: each keeps its format, and what is stored in more bits stays BF16.
+// A kind of linear that is the same in every layer is one pattern. `kinds`: [layers][kLinears].
+Status keep_formats(const std::vector<std::array<WeightKind, std::size(kLinears)>>& kinds, PrecisionPlan& plan) {
+  int64_t mxfp4 = 0, nvfp4 = 0;
+  for (const auto& layer : kinds) {
+    mxfp4 += std::count(layer.begin(), layer.end(), WeightKind::kMXFP4);
+    nvfp4 += std::count(layer.begin(), layer.end(), WeightKind::kNVFP4);
+  }
+  const char* preset = mxfp4 + nvfp4 == 0 ? "bf16" : mxfp4 > nvfp4 ? "w4a16-mxfp4" : "w4a16";
+  HB_ASSIGN(plan, plan_preset(preset));
+  const auto keep = [&](std::string pattern, WeightKind kind) {
+    plan.overrides.push_back({std::move(pattern), {"weights"}, LinearPlan{kind}});
   };
-  for (const char* kind : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                           "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
-    std::vector<std::string> plain;
-    for (int64_t i = 0; i < config.layers; ++i) {
-      HB_ASSIGN(const LinearFacts facts, linear_facts(*source.tensors, source.quant, layer_prefix(i) + kind));
-      if (facts.quant == ModuleQuant::kNone) plain.push_back("layers." + std::to_string(i) + "." + kind);
-    }
-    if (static_cast<int64_t>(plain.size()) == config.layers) {
-      keep(std::string("layers.*.") + kind);
-    } else {
-      for (std::string& name : plain) keep(std::move(name));
-    }
+  for (size_t part = 0; part < std::size(kLinears); ++part) {
+    const WeightKind first = kinds.front()[part];
+    const bool same = std::all_of(kinds.begin(), kinds.end(), [&](const auto& layer) { return layer[part] == first; });
+    if (same && first != plan.linear.weights) keep(std::string("layers.*.") + kLinears[part], first);
+    for (size_t i = 0; !same && i < kinds.size(); ++i)
+      if (kinds[i][part] != plan.linear.weights)
+        keep("layers." + std::to_string(i) + "." + kLinears[part], kinds[i][part]);
   }
   return {};
 }
@@ -307,11 +337,24 @@ Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig&
     if (text) return plan_from_json(*text, path);
   }
   HB_ASSIGN(PrecisionPlan plan, plan_preset("w4a16"));
-  if (!source.quant.quantised) return plan;
-  HB_TRY(keep_plain_modules(source, config, plan));
-  if (source.tensors->find(std::string(kHead) + ".weight") != nullptr) {
+  // A GGUF file has no description but its tensors' types.
+  const auto tensors = source.tensors->tensors();
+  const bool quantised = source.quant.quantised || std::any_of(tensors.begin(), tensors.end(), [](const TensorInfo& t) {
+                           return t.dtype == DType::kGgufNVFP4 || t.dtype == DType::kGgufMXFP4 ||
+                                  t.dtype == DType::kU8 || t.dtype == DType::kF8E4M3;
+                         });
+  if (!quantised) return plan;
+  std::vector<std::array<WeightKind, std::size(kLinears)>> kinds(static_cast<size_t>(config.layers));
+  for (int64_t i = 0; i < config.layers; ++i) {
+    for (size_t part = 0; part < std::size(kLinears); ++part) {
+      HB_ASSIGN(const LinearFacts facts, linear_facts(*source.tensors, source.quant, layer_prefix(i) + kLinears[part]));
+      kinds[static_cast<size_t>(i)][part] = kept_kind(facts);
+    }
+  }
+  HB_TRY(keep_formats(kinds, plan));
+  if (has_linear(*source.tensors, kHead)) {
     HB_ASSIGN(const LinearFacts head, linear_facts(*source.tensors, source.quant, kHead));
-    if (head.quant != ModuleQuant::kNone) plan.head.weights = WeightKind::kNVFP4;
+    if (head.packed_format()) plan.head.weights = kept_kind(head);
   }
   return plan;
 }

@@ -4,22 +4,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "io/rope_rule.h"
+
 namespace halfbyte {
 namespace {
 
 constexpr double kTwoPi = 2.0 * std::numbers::pi;
-
-// Long wavelengths are stretched by `factor`, short ones kept, those between blended.
-double llama3_frequency(const RopeFacts& facts, double original_context, double frequency) {
-  const double wavelength = kTwoPi / frequency;
-  const double longest_kept = original_context / facts.high_freq_factor;
-  const double shortest_stretched = original_context / facts.low_freq_factor;
-  if (wavelength < longest_kept) return frequency;
-  if (wavelength > shortest_stretched) return frequency / facts.factor;
-  const double smooth =
-      (original_context / wavelength - facts.low_freq_factor) / (facts.high_freq_factor - facts.low_freq_factor);
-  return (1.0 - smooth) * frequency / facts.factor + smooth * frequency;
-}
 
 // The dimension whose wavelength makes `rotations` turns over the original context.
 double yarn_dimension(double rotations, double head_dim, double theta, double original_context) {

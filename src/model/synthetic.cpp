@@ -5,7 +5,7 @@
 
 #include "base/quote.h"
 #include "base/rng.h"
-#include "model/architectures.h"
+#include "io/architectures.h"
 
 namespace halfbyte {
 namespace {

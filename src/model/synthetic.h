@@ -15,7 +15,7 @@ std::vector<std::string> synthetic_shape_names();
 // A source whose tensors are made on reading: the same values for the same shape everywhere, scaled so that activations
 // stay of order one. kInvalidArgument lists the names.
 Result<ModelSource> synthetic_source(const std::string& shape);
-// The same for any configuration of a supported architecture (model/architectures.h).
+// The same for any configuration of a supported architecture (io/architectures.h).
 ModelSource synthetic_source(const HfConfig& config, const std::string& name);
 
 }  // namespace halfbyte

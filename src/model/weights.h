@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,13 @@ struct PackedLinear {
   float tensor_scale = 1.0f;                    // alpha_w
   float activation_scale = 0.0f;                // alpha_x; 0: made from each row
   std::vector<float> bias;                      // [n] or empty
+  // [k]: x is multiplied by it first (AWQ); null: not. Linears with one input and equal vectors share it.
+  std::shared_ptr<const std::vector<float>> pre_scale;
 
   // True when both round the same input to the same bytes, so that it need be done only once.
   bool same_input_as(const PackedLinear& other) const {
     return kernel == other.kernel && prompt_kernel == other.prompt_kernel && k == other.k &&
-           activation_scale == other.activation_scale;
+           activation_scale == other.activation_scale && pre_scale == other.pre_scale;
   }
   const LinearKernel& kernel_for(RowRole role) const { return role == RowRole::kPrompt ? *prompt_kernel : *kernel; }
 };

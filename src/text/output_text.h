@@ -37,6 +37,7 @@ class OutputText {
 
   std::optional<size_t> stop_found() const;                       // which of StopSet::stops()
   int64_t reasoning_tokens() const { return reasoning_tokens_; }  // with those of the tags
+  bool in_reasoning() const { return splitter_.inside(); }
 
  private:
   Detokenizer detokenizer_;

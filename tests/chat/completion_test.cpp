@@ -125,6 +125,55 @@ TEST_F(CompletionTest, SplitsReasoningWhereThePromptLeftIt) {
   EXPECT_EQ(c->reasoning_tokens, static_cast<int64_t>(c->token_ids.size()));
 }
 
+// The model is made to close its reasoning; the whole is one stream.
+TEST_F(CompletionTest, ThinkingBudgetForcesTheAnswer) {
+  CompletionOptions o = options(60);
+  o.split_reasoning = true;
+  const Prompt inside{{'a'}, "x<think>\n"};
+  const std::string forced = o.budget_text + "\n";
+  for (const int64_t budget : {0, 1, 7}) {
+    o.thinking_budget = budget;
+    std::string reasoning, answer;
+    const auto c = complete(*engine_, text_, inside, o, [&](const OutputDelta& d) {
+      reasoning += d.reasoning;
+      answer += d.answer;
+      return true;
+    });
+    ASSERT_TRUE(c.ok()) << c.status().message();
+    EXPECT_EQ(c->reasoning, reasoning);
+    EXPECT_EQ(c->text, answer);
+    EXPECT_TRUE(c->reasoning.ends_with(budget == 0 ? forced.substr(2) : forced)) << c->reasoning;
+    EXPECT_FALSE(c->text.empty());
+    EXPECT_EQ(c->token_ids.size(), c->finish == FinishReason::kLength ? 60u : c->token_ids.size());
+    // What came before the budget's end is what comes without one.
+    o.thinking_budget = -1;
+    const auto free = complete(*engine_, text_, inside, o, nullptr);
+    ASSERT_TRUE(free.ok());
+    EXPECT_TRUE(std::equal(free->token_ids.begin(), free->token_ids.begin() + budget, c->token_ids.begin()));
+    EXPECT_TRUE(free->text.empty());
+  }
+}
+
+TEST_F(CompletionTest, ThinkingBudgetKeepsTheOtherBounds) {
+  CompletionOptions o = options(12);
+  o.split_reasoning = true;
+  o.thinking_budget = 5;
+  const Prompt inside{{'a'}, "x<think>\n"};
+  // max_tokens ends inside what is forced.
+  const auto cut = complete(*engine_, text_, inside, o, nullptr);
+  ASSERT_TRUE(cut.ok());
+  EXPECT_EQ(cut->finish, FinishReason::kLength);
+  EXPECT_EQ(cut->token_ids.size(), 12u);
+  EXPECT_TRUE(cut->text.empty());
+  // A model that does not reason has nothing to close.
+  o.thinking_budget = 0;
+  const auto plain = complete(*engine_, text_, Prompt{{'a'}, "<think>\n\n</think>\n\n"}, o, nullptr);
+  ASSERT_TRUE(plain.ok());
+  EXPECT_TRUE(plain->reasoning.empty());
+  o.split_reasoning = false;
+  EXPECT_EQ(complete(*engine_, text_, inside, o, nullptr).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(CompletionTest, RefusesWhatCannotWork) {
   Prompt prompt{std::vector<int32_t>(400, 'a'), ""};
   EXPECT_THAT(complete(*engine_, text_, prompt, options(1), nullptr).status().message(), HasSubstr("400"));

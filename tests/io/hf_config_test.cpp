@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "io/architectures.h"
 #include "io/quant_config.h"
 #include "support/expect_status.h"
 #include "support/shared_data.h"
@@ -57,7 +58,8 @@ TEST(HfConfig, Defaults) {
 }
 
 TEST(HfConfig, Architectures) {
-  for (const auto& [type, name] : supported_architectures()) {
+  for (const Architecture& known : kArchitectures) {
+    const auto& [type, name] = std::pair(known.name, known.class_name);
     HB_ASSERT_OK(const HfConfig c, parse({{"architectures", "[\"" + std::string(name) + "\"]"}, {"model_type", ""}}));
     EXPECT_EQ(c.model_type, type);
     HB_ASSERT_OK(const HfConfig d, parse({{"architectures", ""}, {"model_type", "\"" + std::string(type) + "\""}}));
@@ -256,7 +258,9 @@ TEST(GenerationConfig, Reads) {
 struct Published {
   const char* name;
   const char* refusal;     // "" for a model that is read
-  const char* quant = "";  // algorithm, or what the refusal of its quantisation says
+  const char* quant = "";  // its algorithm
+  const char* scheme = "ModelOpt";
+  ModuleQuant linears = ModuleQuant::kNVFP4;  // of the modules that no list names
 };
 
 class PublishedConfigs : public ::testing::TestWithParam<Published> {};
@@ -273,24 +277,23 @@ TEST_P(PublishedConfigs, AreReadOrRefused) {
     EXPECT_GT(config->vocab_size, 40000);
   }
   const auto quant = read_quant_config(folder);
-  if (std::string_view(model.quant).starts_with("'")) {
-    expect_failure(quant, StatusCode::kUnsupported,
-                   {"config.json", model.quant, "not supported yet; supported: ModelOpt NVFP4"});
-  } else {
-    ASSERT_TRUE(quant.ok()) << quant.status().message();
-    EXPECT_EQ(quant->algorithm, model.quant);
-    EXPECT_EQ(quant->quantised, *model.quant != '\0');
-    EXPECT_TRUE(quant->warnings.empty()) << quant->warnings.front();
-  }
+  ASSERT_TRUE(quant.ok()) << quant.status().message();
+  EXPECT_EQ(quant->algorithm, model.quant);
+  EXPECT_EQ(quant->quantised, *model.quant != '\0' || std::string(model.scheme) != "ModelOpt");
+  EXPECT_TRUE(quant->warnings.empty()) << quant->warnings.front();
+  if (!quant->quantised) return;
+  EXPECT_EQ(quant->scheme, model.scheme);
+  EXPECT_EQ(quant->default_quant, model.linears);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     SharedData, PublishedConfigs,
     ::testing::Values(
-        Published{"DeepSeek-R1", "'DeepseekV3ForCausalLM'", "'fp8'"}, Published{"DeepSeek-R1-Distill-Qwen-14B", ""},
-        Published{"DeepSeek-R1-Distill-Qwen-7B", ""},
+        Published{"DeepSeek-R1", "'DeepseekV3ForCausalLM'", "", "FP8", ModuleQuant::kFP8},
+        Published{"DeepSeek-R1-Distill-Qwen-14B", ""}, Published{"DeepSeek-R1-Distill-Qwen-7B", ""},
         Published{"DeepSeek-V3.1-NVFP4", "'DeepseekV3ForCausalLM'", "NVFP4"},
-        Published{"DeepSeek-V4-Flash-NVFP4", "'DeepseekV4ForCausalLM'", "'fp8'"},
+        Published{"DeepSeek-V4-Flash-NVFP4", "'DeepseekV4ForCausalLM'", "MIXED_PRECISION", "ModelOpt",
+                  ModuleQuant::kNone},
         Published{"Gemma-4-31B-IT-NVFP4", "'Gemma4ForConditionalGeneration'", "NVFP4"},
         Published{"Kimi-K2.5-NVFP4", "'KimiK25ForConditionalGeneration'", "NVFP4"}, Published{"Meta-Llama-3.1-8B", ""},
         Published{"NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4", "'NemotronHForCausalLM'", "NVFP4"},
@@ -298,14 +301,18 @@ INSTANTIATE_TEST_SUITE_P(
         Published{"Qwen3-0.6B", ""}, Published{"Qwen3-1.7B", ""}, Published{"Qwen3-14B", ""},
         Published{"Qwen3-235B-A22B-NVFP4", "'Qwen3MoeForCausalLM'", "NVFP4"},
         Published{"Qwen3-30B-A3B", "'Qwen3MoeForCausalLM'"}, Published{"Qwen3-32B", ""},
-        Published{"Qwen3-32B-FP8-Static-PerTensor", "", "'FP8'"}, Published{"Qwen3-8B", ""},
-        Published{"Qwen3-8B-MXFP4-ct", "", "'compressed-tensors'"},
-        Published{"Qwen3-8B-NVFP4-ct", "", "'compressed-tensors'"}, Published{"Qwen3-8B-NVFP4-modelopt", "", "NVFP4"},
-        Published{"Qwen3-8B-NVFP4A16-ct", "", "'compressed-tensors'"},
+        Published{"Qwen3-32B-FP8-Static-PerTensor", "", "FP8", "ModelOpt", ModuleQuant::kFP8},
+        Published{"Qwen3-8B", ""},
+        Published{"Qwen3-8B-MXFP4-ct", "", "mxfp4-pack-quantized", "compressed-tensors", ModuleQuant::kMXFP4},
+        Published{"Qwen3-8B-NVFP4-ct", "", "nvfp4-pack-quantized", "compressed-tensors"},
+        Published{"Qwen3-8B-NVFP4-modelopt", "", "NVFP4"},
+        Published{"Qwen3-8B-NVFP4A16-ct", "", "nvfp4-pack-quantized", "compressed-tensors", ModuleQuant::kNVFP4W4A16},
         Published{"Qwen3.5-122B-A10B-NVFP4", "'Qwen3_5MoeForConditionalGeneration'", "NVFP4"},
         Published{"Qwen3.5-27B", "'Qwen3_5ForConditionalGeneration'"},
-        Published{"Qwen3.6-27B-NVFP4", "'Qwen3_5ForConditionalGeneration'", "'FP8'"},
-        Published{"SmolLM2-135M-Instruct", ""}, Published{"gpt-oss-20b", "'GptOssForCausalLM'", "'mxfp4'"}),
+        Published{"Qwen3.6-27B-NVFP4", "'Qwen3_5ForConditionalGeneration'", "MIXED_PRECISION", "ModelOpt",
+                  ModuleQuant::kNone},
+        Published{"SmolLM2-135M-Instruct", ""},
+        Published{"gpt-oss-20b", "'GptOssForCausalLM'", "", "MXFP4", ModuleQuant::kMXFP4}),
     [](const auto& param_info) {
       std::string name = param_info.param.name;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';

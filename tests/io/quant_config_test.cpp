@@ -44,7 +44,7 @@ TEST(QuantConfig, BothFilesBothShapes) {
     EXPECT_EQ(q.algorithm, "NVFP4");
     EXPECT_EQ(q.producer, "modelopt 0.39.0");
     EXPECT_EQ(q.kv_cache, "FP8");
-    EXPECT_EQ(q.group_size, 16);
+    EXPECT_EQ(q.scheme, "ModelOpt");
     EXPECT_EQ(q.for_module("model.layers.1.mlp.up_proj"), ModuleQuant::kNVFP4);
     EXPECT_EQ(q.for_module("lm_head"), ModuleQuant::kNone);
     EXPECT_EQ(q.for_module("model.layers.0.self_attn.q_proj"), ModuleQuant::kNone);
@@ -81,30 +81,28 @@ TEST(QuantConfig, MixedPrecision) {
   EXPECT_EQ(q.for_module("a.down"), ModuleQuant::kNVFP4);
   EXPECT_EQ(q.for_module("a.gate"), ModuleQuant::kNone);  // unlisted
   expect_failure(
-      from_hf(R"({"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":{"a.up":{"quant_algo":"FP8"}}}})"),
-      StatusCode::kUnsupported, {"hf_quant_config.json", "a.up", "'FP8'", "supported: ModelOpt NVFP4"});
+      from_hf(
+          R"({"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":{"a.up":{"quant_algo":"W4A16_AWQ"}}}})"),
+      StatusCode::kUnsupported, {"hf_quant_config.json", "a.up", "'W4A16_AWQ': integer weights", "supported: NVFP4"});
   expect_failure(from_hf(R"({"quantization":{"quant_algo":"MIXED_PRECISION"}})"), StatusCode::kInvalidData,
                  {"MIXED_PRECISION", "quantized_layers"});
 }
 
 TEST(QuantConfig, OthersAreNamed) {
   const auto unsupported = StatusCode::kUnsupported;
-  for (const char* algorithm :
-       {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "fp8_pb_wo", "W4A16_AWQ", "W4A8_AWQ", "W8A16", "W8A8_SQ_PER_CHANNEL",
-        "NVFP4_AWQ", "W4A8_NVFP4_FP8", "W4A8_MXFP4_FP8", "NVFP4_SVD", "MXFP8", "mxfp4"}) {
+  for (const char* algorithm : {"W4A16_AWQ", "W4A8_AWQ", "W8A16", "W8A8_SQ_PER_CHANNEL", "NVFP4_SVD", "NVFP5"}) {
     expect_failure(from_hf(R"({"quantization":{"quant_algo":")" + std::string(algorithm) + R"("}})"), unsupported,
-                   {"hf_quant_config.json", std::string("'") + algorithm + "'", "not supported yet"});
+                   {"hf_quant_config.json", std::string("'") + algorithm + "'", "which is not supported"});
   }
-  for (const char* method :
-       {"compressed-tensors", "quark", "mxfp4", "fp_quant", "gptq", "awq", "fp8", "bitsandbytes"}) {
+  for (const char* method : {"fp_quant", "gptq", "awq", "bitsandbytes"}) {
     expect_failure(from_config(R"({"quant_method":")" + std::string(method) + R"("})"), unsupported,
-                   {"config.json", "quantization_config", std::string("'") + method + "'", "not supported yet"});
+                   {"config.json", "quantization_config", std::string("'") + method + "'", "which is not supported"});
   }
   expect_failure(from_hf(R"({"quantization":{"quant_algo":"NVFP4","group_size":32}})"), unsupported,
                  {"group_size", "32", "16"});
   expect_failure(
-      from_config(R"({"quant_method":"modelopt","config_groups":{"g":{"weights":{"num_bits":8,"type":"float"}}}})"),
-      unsupported, {"weights of 8 bits"});
+      from_config(R"({"quant_method":"modelopt","config_groups":{"g":{"weights":{"num_bits":3,"type":"float"}}}})"),
+      unsupported, {"weights of 3 bits"});
   expect_failure(from_config(R"({"quant_method":"modelopt","config_groups":{"g":{},"h":{}}})"), unsupported,
                  {"2 groups"});
 }

@@ -58,7 +58,7 @@ THIRD_PARTY = [
     (re.compile(r"^(cuda|cublas|nccl|cooperative_groups)"), re.compile(r"^src/(kernels/cuda|engine/cuda)")),
     (re.compile(r"^CLI/"), re.compile(r"^tools/")),
     (re.compile(r"^(editline|histedit)"), re.compile(r"^tools/")),
-    (re.compile(r"^pcre2"), re.compile(r"^src/text/")),
+    (re.compile(r"^pcre2"), re.compile(r"^src/(text/|io/name_pattern\.cpp$)")),
     (re.compile(r"^utf8proc"), re.compile(r"^src/text/")),
     (re.compile(r"^fmt/"), re.compile(r"^(src|tools)/")),
 ]

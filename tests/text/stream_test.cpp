@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <random>
 
 #include "base/utf8.h"
@@ -311,6 +313,66 @@ TEST(OutputText, TheWholeWayFromTokenToText) {
   EXPECT_EQ(output.stop_found(), 1u);
   EXPECT_EQ(output.reasoning_tokens(), 1 + 1 + 3 + 8);  // the bytes from the ">" of <think> to the ">" of </think>
   EXPECT_EQ(used, static_cast<int64_t>(bytes.find(" unseen")));
+}
+
+// A vocabulary in which a text has many ways to be tokens: the bytes, and every run of two to four of them that the
+// texts below are made of.
+std::shared_ptr<const Tokenizer> run_tokenizer(const std::string& text, std::map<std::string, int32_t>& ids) {
+  BpeVocab vocab;
+  std::vector<std::string> letters;
+  for (uint32_t b = 0, next = 256; b < 256; ++b) {
+    const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+    std::string letter;
+    append_utf8(letter, printable ? b : next++);
+    vocab.tokens.push_back(letter);
+    letters.push_back(letter);
+    ids[std::string(1, static_cast<char>(b))] = static_cast<int32_t>(b);
+  }
+  for (size_t length = 2; length <= 4; ++length) {
+    for (size_t at = 0; at + length <= text.size(); ++at) {
+      const std::string run = text.substr(at, length);
+      if (ids.contains(run)) continue;
+      std::string spelt;
+      for (const char c : run) spelt += letters[static_cast<unsigned char>(c)];
+      ids[run] = static_cast<int32_t>(vocab.tokens.size());
+      vocab.tokens.push_back(spelt);
+    }
+  }
+  vocab.pre = "gpt-2";
+  auto tokenizer = Tokenizer::from_vocab(std::move(vocab), "runs");
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return std::move(tokenizer).value();
+}
+
+// Streamed and whole agree for every way to cut the text into tokens, with tags, stop strings and characters that lie
+// across tokens.
+TEST(OutputText, EveryTokenisationGivesTheSameText) {
+  std::mt19937 random(7);
+  for (const std::string text :
+       {"<think>\nw\xC3\xA9ig\xF0\x9F\x98\x80h</think>\n\nA</thin b</tool>c", "x</think>\ny<thi\xE4\xBD",
+        "no tags, STO STOP", "</think></think>{\"a\":\xFF}", "\n <think>a\n\n\nb"}) {
+    std::map<std::string, int32_t> ids;
+    const auto tokenizer = run_tokenizer(text, ids);
+    for (const ReasoningState start : {ReasoningState::kBefore, ReasoningState::kInsideStart, ReasoningState::kAfter}) {
+      OutputTextOptions options;
+      options.stops = *StopSet::create({"</tool>", "STOP", "\n\n\n"});
+      options.reasoning = start;
+      std::optional<OutputDelta> first;
+      for (int round = 0; round < 200; ++round) {
+        OutputText output(tokenizer, options);
+        OutputDelta all;
+        for (size_t at = 0; at < text.size();) {
+          const size_t length = round == 0 ? 1 : std::min<size_t>(1 + random() % 4, text.size() - at);
+          if (output.push(ids.at(text.substr(at, length)), all)) break;
+          at += length;
+        }
+        output.flush(all);
+        if (!first) first = all;
+        ASSERT_EQ(all.reasoning, first->reasoning) << text;
+        ASSERT_EQ(all.answer, first->answer) << text;
+      }
+    }
+  }
 }
 
 TEST(OutputText, ACutCharacterAtTheEndIsReplaced) {

@@ -10,6 +10,7 @@
 
 #include "support/shared_data.h"
 #include "text/chat_template.h"
+#include "text/reasoning.h"
 
 namespace halfbyte {
 namespace {
@@ -104,6 +105,37 @@ TEST(TemplateGolden, PublishedTemplates) {
     EXPECT_EQ(rendered_text(*pieces), c["expected"].get<std::string>()) << name << ", case " << c["id"];
   }
   EXPECT_EQ(templates.size(), 21u);
+}
+
+// Whether a model starts inside its reasoning, behind it, or before it, comes from the end of the rendered prompt: by
+// template, with thinking as the template has it and switched off.
+TEST(TemplateGolden, WhereTemplatesLeaveTheModel) {
+  using enum ReasoningState;
+  const std::string folder = testing::shared_data("chat_templates");
+  HB_SKIP_WITHOUT(folder, "chat_templates");
+  const std::map<std::string, std::pair<ReasoningState, ReasoningState>> reasoning = {
+      {"HuggingFaceTB-SmolLM3-3B.current.jinja", {kBefore, kAfter}},
+      {"HuggingFaceTB-SmolLM3-3B.jinja", {kBefore, kAfter}},
+      {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16.jinja", {kInsideStart, kAfter}},
+      {"NVIDIA-Nemotron-Nano-v2.jinja", {kInsideStart, kInsideStart}},  // its switch is in the system message
+      {"Qwen-QwQ-32B.jinja", {kAfter, kAfter}},
+      {"Qwen-Qwen3-0.6B.jinja", {kBefore, kAfter}},
+      {"Qwen-Qwen3-8B.jinja", {kBefore, kAfter}},
+      {"Qwen3.5-4B.jinja", {kInsideStart, kAfter}},
+      {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", {kInsideStart, kInsideStart}},
+      {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", {kAfter, kAfter}}};
+  int compared = 0;
+  for (const Json& c : read_lines(folder + "/golden_renders.jsonl")) {
+    if (c["conversation"] != "user" || !c["add_generation_prompt"].get<bool>() || !c.contains("expected")) continue;
+    const auto found = reasoning.find(c["template"].get<std::string>());
+    const bool off = c["kwargs"].contains("enable_thinking") && !c["kwargs"]["enable_thinking"].get<bool>();
+    const ReasoningState expected = found == reasoning.end() ? kBefore
+                                    : off                    ? found->second.second
+                                                             : found->second.first;
+    EXPECT_EQ(reasoning_start(c["expected"].get<std::string>()), expected) << c["template"] << " " << c["kwargs"];
+    ++compared;
+  }
+  EXPECT_GE(compared, 40);
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ def test_inspect_json(halfbyte, model):
     out = json.loads(halfbyte("inspect", model, "--json", "--plan", "w4a4,layers.*.mlp.*:weights=bf16").out)
     assert (out["architecture"], out["layers"], out["vocab"], out["context"]) == ("llama", 1, tiny_chat.VOCAB, 1 << 20)
     assert out["parameters"] == sum(a.size for a in tiny_chat.tensors().values())
-    assert len(out["tensors"]) == 12 and out["tensors"][0] == {"name": "lm_head.weight", "dtype": "BF16", "shape": [261, 272], "bytes": 261 * 272 * 2}
+    assert len(out["tensors"]) == 12 and out["tensors"][0] == {"name": "lm_head.weight", "dtype": "BF16", "shape": [261, 272], "bytes": 261 * 272 * 2,
+                                                              "role": "BF16: bf16 weights, bf16 input, as stored"}
+    assert {t["name"]: t["role"] for t in out["tensors"]}["model.norm.weight"] == "norm: FP32"
     linears = {l["name"]: l for l in out["linears"]}
     assert len(linears) == 8
     assert linears["model.layers.0.mlp.up_proj"]["weights"] == "bf16"
@@ -37,6 +39,25 @@ def test_inspect_json(halfbyte, model):
     assert "linear_nvfp4" in q["kernel"]
     assert out["memory"]["kv_bytes_per_token"] == 2 * 16 * 2
     assert out["plan"]["preset"] == "w4a4"
+
+
+def test_inspect_compares_two_models(halfbyte, model, tmp_path):
+    same = halfbyte("inspect", model, model)
+    assert same.code == 0 and "12 of 12 tensors are equal" in same.out, same.out + same.err
+    other = pathlib.Path(tiny_chat.write_model(tmp_path / "other"))
+    raw = bytearray((other / "model.safetensors").read_bytes())
+    raw[-2:] = (0x4000).to_bytes(2, "little")  # one element of the last tensor becomes 2
+    (other / "model.safetensors").write_bytes(raw)
+    r = halfbyte("inspect", model, other)
+    assert r.code == 1 and "11 of 12 tensors are equal; worst " in r.out, r.out
+    changed = [t for t in json.loads(halfbyte("inspect", model, other, "--json").out)["tensors"] if not t["equal"]]
+    assert len(changed) == 1 and changed[0]["largest"] in (1, 2) and changed[0]["nan_a"] == changed[0]["nan_b"] == 0
+    raw[-2:] = (0x7FC0).to_bytes(2, "little")
+    (other / "model.safetensors").write_bytes(raw)
+    worse = json.loads(halfbyte("inspect", model, other, "--json").out)
+    assert not worse["equal"] and sum(t["nan_b"] for t in worse["tensors"]) == 1
+    missing = halfbyte("inspect", model, tmp_path / "nothing")
+    assert missing.code == 2 and "no such file or folder" in missing.err
 
 
 def test_inspect_fit(halfbyte, model):

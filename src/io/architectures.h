@@ -12,15 +12,16 @@ enum class BiasRule {
 };
 
 struct Architecture {
-  std::string_view name;  // config.json model_type
+  std::string_view name;        // config.json model_type, GGUF general.architecture
+  std::string_view class_name;  // config.json architectures[0]
   BiasRule attention_bias;
   bool qk_norm;  // q_norm and k_norm over each head, before RoPE
 };
 
 inline constexpr Architecture kArchitectures[] = {
-    {"llama", BiasRule::kConfig, /*qk_norm=*/false},
-    {"qwen2", BiasRule::kQkv, /*qk_norm=*/false},
-    {"qwen3", BiasRule::kConfig, /*qk_norm=*/true},
+    {"llama", "LlamaForCausalLM", BiasRule::kConfig, /*qk_norm=*/false},
+    {"qwen2", "Qwen2ForCausalLM", BiasRule::kQkv, /*qk_norm=*/false},
+    {"qwen3", "Qwen3ForCausalLM", BiasRule::kConfig, /*qk_norm=*/true},
 };
 
 // Null for a name that is not supported.
