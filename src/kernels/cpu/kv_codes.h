@@ -27,7 +27,10 @@ struct HalfE4M3 {
   float of[256];
 
   constexpr HalfE4M3() : of() {
-    for (int code = 0; code < 256; ++code) of[code] = 0.5f * E4M3::decode(static_cast<uint8_t>(code));
+    for (int code = 0; code < 256; ++code) {
+      const float value = E4M3::decode(static_cast<uint8_t>(code));
+      of[code] = value == value ? 0.5f * value : value;  // arithmetic on a NaN is no constant expression
+    }
   }
 };
 static constexpr HalfE4M3 kHalfE4M3;
