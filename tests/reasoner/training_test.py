@@ -27,7 +27,7 @@ def test_batches_hold_whole_documents(small_batches, kind, warm_up):
         inside = edges[edges < data.BATCH_TOKENS]
         assert edges[0] == 0 and np.all(np.diff(edges) >= 0) and edges[-1] == data.BATCH_TOKENS
         for begin, stop in zip(inside, [*inside[1:]]):
-            assert row[begin:begin + 3].tolist() == start and row[stop - 2:stop].tolist() == end
+            assert row[begin:begin + len(start)].tolist() == start and row[stop - len(end):stop].tolist() == end
             assert stop - begin <= data.LONGEST[kind]
         assert not row[inside[-1]:].any(), "the last document is padding"
     learnt = (tokens & data.LEARN) > 0
