@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/percentile.h"
 #include "base/progress.h"
 #include "json_text.h"
 #include "run.h"
@@ -27,15 +27,6 @@ struct CalibrateOptions {
 constexpr float kTemperature = 0.6f;
 constexpr double kQuantile = 0.8;
 constexpr int64_t kDefaultTokens = 4096;
-
-// Linear between the two nearest values, as numpy's default. `values` is not empty.
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  const double place = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (values[above] - values[below]) * (place - static_cast<double>(below));
-}
 
 // One prompt a line; empty lines do not count.
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
@@ -75,7 +66,7 @@ Result<Entropies> generate(Chat& chat, const CalibrateOptions& options, const st
     std::vector<double> own;
     for (const TokenEvent& e : c.events) own.push_back(e.entropy);
     if (own.empty()) continue;
-    out.tau0.push_back(quantile(own, kQuantile));
+    out.tau0.push_back(percentile(own, kQuantile));
     out.all.insert(out.all.end(), own.begin(), own.end());
     bar.update(i + 1, prompts.size());
   }
@@ -110,7 +101,7 @@ int calibrate(const CalibrateOptions& options) {
   const auto found = generate(*chat, options, *prompts);
   if (!found.ok()) return interrupted() ? end_interrupted() : fail(found.status());
   if (found->all.empty()) return fail("the prompts gave no token");
-  const ResetValues values{quantile(found->all, kQuantile), static_cast<float>(options.t_low)};
+  const ResetValues values{percentile(found->all, kQuantile), static_cast<float>(options.t_low)};
   const auto [least, most] = std::minmax_element(found->tau0.begin(), found->tau0.end());
   const std::string path = plan_path(options, *chat->model);
   if (!path.empty()) {

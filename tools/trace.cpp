@@ -42,7 +42,7 @@ class Tracer {
     t.temperature = e.temperature;
     const TemperatureChoice seen = e.choice ? *e.choice : shadow_.next(e.entropy);
     if (e.choice) t.threshold = seen.threshold;
-    if (!e.choice) shadow_.accept(class_of(e.token));
+    if (!e.choice) shadow_.accept(step_class(classes_, e.token));
     t.step_mean = seen.step_mean;
     t.running_mean = seen.running_mean;
     t.boundary = seen.boundary;
@@ -63,11 +63,6 @@ class Tracer {
     TemperaturePolicy policy;
     policy.rule = TemperatureRule::kReset;
     return policy;
-  }
-
-  uint8_t class_of(int32_t token) const {
-    const auto at = static_cast<size_t>(token);
-    return at < classes_.size() ? classes_[at] : 0;
   }
 
   // The draw's own integer weights over their sum.

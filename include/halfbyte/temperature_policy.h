@@ -3,6 +3,7 @@
 // of the raw logits at temperature 1, before biases, penalties and truncations.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -51,5 +52,10 @@ struct TemperatureChoice {
 // For each token id, how its text can end a reasoning step: 2 contains two newlines in a row, 1 is exactly one newline, 0
 // anything else and special tokens. A step ends after a token of class 2, or after two of class 1 in a row.
 using StepClasses = std::vector<uint8_t>;
+// Ids beyond the tokenizer's are padding of the model's vocabulary: 0.
+inline uint8_t step_class(const StepClasses& classes, int32_t token) {
+  const auto at = static_cast<size_t>(token);
+  return at < classes.size() ? classes[at] : 0;
+}
 
 }  // namespace halfbyte

@@ -29,10 +29,6 @@ struct Request {
   std::string failure;                     // set by the runner: ends the request, and only this one
 
   bool in_prompt() const { return computed < prompt_tokens; }
-  uint8_t step_class(int32_t token) const {
-    const auto at = static_cast<size_t>(token);
-    return at < ask.step_classes->size() ? (*ask.step_classes)[at] : 0;  // ids beyond the tokenizer's are padding
-  }
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
 };
 

@@ -153,7 +153,7 @@ void Scheduler::accept(const BatchPlan& plan, std::span<const SampledToken> samp
       const SampledToken& token = sampled[next_token];
       request.tokens.push_back(token.token);
       if (request.history) request.history->add_generated(token.token);
-      if (request.policy) request.policy->accept(request.step_class(token.token));
+      if (request.policy) request.policy->accept(step_class(*request.ask.step_classes, token.token));
       event.token = token.token;
       event.entropy = token.entropy;
       event.temperature = token.temperature;
