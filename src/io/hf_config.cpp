@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "io/architectures.h"
 #include "io/config_checks.h"
+#include "io/locate.h"
 #include "io/message.h"
 #include "io/read_file.h"
 
@@ -278,7 +279,8 @@ Result<HfConfig> read_hf_config(const std::string& folder) {
   if (!text) {
     return not_found(shown(folder) +
                      ": has no config.json; expected the folder of a Hugging Face model (config.json, "
-                     "model.safetensors, tokenizer.json)");
+                     "model.safetensors, tokenizer.json); there: " +
+                     listed(folder_entries(folder)));
   }
   return parse_hf_config(*text, "config.json");
 }

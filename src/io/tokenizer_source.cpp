@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "io/gguf.h"
+#include "io/hf_config.h"
 #include "io/locate.h"
 #include "io/mapping_guard.h"
 #include "io/message.h"
@@ -107,6 +108,8 @@ Result<TokenizerSource> open_folder(const std::string& folder) {
   source.tokenizer_json_path = join_path(folder, "tokenizer.json");
   std::error_code failure;
   if (!std::filesystem::is_regular_file(source.tokenizer_json_path, failure)) {
+    // A folder that is no model, or a model that cannot run, is told so rather than that it lacks a tokenizer.
+    HB_TRY(read_hf_config(folder).status());
     return not_found(
         shown(folder) + ": has no tokenizer.json; there: " + listed(folder_entries(folder)) +
         "; save the tokenizer in the fast format (AutoTokenizer.from_pretrained(...).save_pretrained(...))");

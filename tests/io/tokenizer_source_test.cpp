@@ -47,6 +47,10 @@ TEST(TokenizerSource, ChatTemplates) {
   EXPECT_EQ(many.chat_template("tool_use")->source, "U");
 }
 
+constexpr const char* kTinyConfig =
+    R"({"architectures":["Qwen2ForCausalLM"],"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+        "num_attention_heads":4,"num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":512})";
+
 TEST(TokenizerSource, Refusals) {
   for (const char* bad :
        {"", "[]", "{", R"({"bos_token":3})", R"({"bos_token":{"text":"x"}})", R"({"chat_template":3})",
@@ -61,6 +65,12 @@ TEST(TokenizerSource, Refusals) {
 
 TEST(TokenizerSource, Folder) {
   const TempFolder folder;
+  folder.write("notes.txt", "");
+  expect_failure(open_tokenizer_source(folder.path()), StatusCode::kNotFound,
+                 {folder.path(), "no config.json", "tokenizer.json", "there: notes.txt"});
+  folder.write("config.json", R"({"architectures":["GemmaForCausalLM"]})");
+  expect_failure(open_tokenizer_source(folder.path()), StatusCode::kUnsupported, {"GemmaForCausalLM", "Qwen3ForCausalLM"});
+  folder.write("config.json", kTinyConfig);
   expect_failure(open_tokenizer_source(folder.path()), StatusCode::kNotFound,
                  {folder.path(), "no tokenizer.json", "save_pretrained"});
   folder.write("tokenizer.json", "{}");
