@@ -11,6 +11,7 @@
 #include "eval/evaluate.h"
 #include "json_text.h"
 #include "model_options.h"
+#include "policy_options.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -19,6 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct EvalFlags {
   ModelOptions model;
+  PolicyOptions policy;
   std::string task, questions, split = "validation", out, max_tokens = "1K";
   std::vector<int64_t> levels;
   int64_t limit = 0;
@@ -36,6 +38,7 @@ struct Setup {
   std::shared_ptr<Model> model;
   std::unique_ptr<Engine> engine;
   EvalOptions options;
+  std::string policy_source;  // where the policy's numbers come from
 };
 
 Result<std::string> questions_path(const EvalFlags& flags, const std::string& model) {
@@ -78,6 +81,9 @@ Status set_sampling(const EvalFlags& flags, Setup& setup) {
   o.sampling = default_sampling(*setup.model);
   if (flags.temperature) o.sampling.temperature = static_cast<float>(*flags.temperature);
   if (flags.top_p) o.sampling.top_p = static_cast<float>(*flags.top_p);
+  HB_ASSIGN(ChosenPolicy chosen, choose_policy(flags.policy, *setup.model, flags.temperature.has_value()));
+  o.sampling.policy = chosen.policy;
+  setup.policy_source = std::move(chosen.source);
   o.sampling.seed = flags.seed;
   o.samples = flags.samples;
   o.concurrent = flags.concurrent;
@@ -111,24 +117,33 @@ Result<Setup> prepare(const EvalFlags& flags) {
   return setup;
 }
 
+// Null for a fixed temperature.
+Json policy_json(const TemperaturePolicy& p) {
+  if (p.rule == TemperatureRule::kFixed) return nullptr;
+  return {{"rule", name_of(p.rule)}, {"tau0", p.tau0},     {"t_low", p.t_low},
+          {"t_high", p.t_high},      {"window", p.window}, {"include_current", p.include_current}};
+}
+
 // All that the results depend on, in one line.
 std::string settings_json(const EvalFlags& flags, const Setup& setup) {
   const SamplingParams& s = setup.options.sampling;
-  const Json out{{"halfbyte_eval", 1},
-                 {"model", setup.model->summary().path},
-                 {"plan", Json::parse(plan_to_json(setup.model->plan()))},
-                 {"kernels", setup.model->summary().kernels},
-                 {"questions", setup.questions_path},
-                 {"n", setup.questions.size()},
-                 {"first", setup.questions.front().id},
-                 {"last", setup.questions.back().id},
-                 {"samples", flags.samples},
-                 {"seed", flags.seed},
-                 {"temperature", s.temperature},
-                 {"top_p", s.top_p},
-                 {"top_k", s.top_k},
-                 {"max_tokens", setup.options.max_tokens},
-                 {"think", flags.think}};
+  Json out{{"halfbyte_eval", 1},
+           {"model", setup.model->summary().path},
+           {"plan", Json::parse(plan_to_json(setup.model->plan()))},
+           {"kernels", setup.model->summary().kernels},
+           {"questions", setup.questions_path},
+           {"n", setup.questions.size()},
+           {"first", setup.questions.front().id},
+           {"last", setup.questions.back().id},
+           {"samples", flags.samples},
+           {"seed", flags.seed},
+           {"temperature", s.temperature},
+           {"top_p", s.top_p},
+           {"top_k", s.top_k},
+           {"max_tokens", setup.options.max_tokens},
+           {"think", flags.think}};
+  // Only then, so that results of earlier versions go on.
+  if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = policy_json(s.policy);
   return out.dump();
 }
 
@@ -152,15 +167,19 @@ std::string report(const EvalFlags& flags, const Setup& setup, const ResultsFile
   const EvalSummary s = summarise(results.results(), setup.options.samples);
   if (!flags.json) {
     return fmt::format(
-        "{}, plan {}: {} questions x {} samples\n"
+        "{}, plan {}: {} questions x {} samples{}\n"
         "accuracy          {:.4f}  [{:.4f}, {:.4f}]\n"
         "majority          {:.4f}\n"
         "reasoning tokens  {:.1f}\n"
         "truncated         {:.4f}\n"
         "looped            {:.4f}\n"
         "tokens/s          {:.1f}\n",
-        setup.task, plan_text(setup.model->plan()), s.questions, s.samples, s.accuracy.mean, s.accuracy.low,
-        s.accuracy.high, s.majority, s.reasoning_tokens, s.truncated, s.looped, tokens_per_s);
+        setup.task, plan_text(setup.model->plan()), s.questions, s.samples,
+        setup.policy_source.empty()
+            ? ""
+            : fmt::format("\n{} ({})", policy_text(setup.options.sampling.policy), setup.policy_source),
+        s.accuracy.mean, s.accuracy.low, s.accuracy.high, s.majority, s.reasoning_tokens, s.truncated, s.looped,
+        tokens_per_s);
   }
   const Json out{{"task", setup.task},
                  {"plan", setup.model->plan().preset},
@@ -174,6 +193,7 @@ std::string report(const EvalFlags& flags, const Setup& setup, const ResultsFile
                  {"truncated", s.truncated},
                  {"looped", s.looped},
                  {"tokens_per_s", tokens_per_s},
+                 {"policy", policy_json(setup.options.sampling.policy)},
                  {"levels", level_rows(setup, results.results())}};
   return json_text(out);
 }
@@ -224,6 +244,7 @@ Command add_eval(CLI::App& app) {
       ->capture_default_str();
   flags.option("--temperature", o->temperature, "Instead of the model's")->check(CLI::Range(0.0, 100.0));
   flags.option("--top-p", o->top_p, "Instead of the model's")->check(CLI::Range(0.0, 1.0));
+  add_policy_flags(flags, o->policy);
   flags.option("--max-tokens", o->max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
   flags.flag_as("--think,!--no-think", o->think, "Whether the model reasons before it answers (default: it does)",
                 "HALFBYTE_THINK");

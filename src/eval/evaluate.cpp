@@ -93,6 +93,7 @@ class Evaluation {
       request.max_tokens = options_.max_tokens;
       request.stop_tokens = stops_;
       request.sampling = options_.sampling;
+      request.step_classes = text_.step_classes;
       // By number, so that neither a limit nor a restart changes what is drawn.
       request.sampling.seed = philox_draw(options_.sampling.seed, 0, static_cast<uint64_t>(q.number), /*stream=*/1);
       request.sampling.choice = static_cast<uint32_t>(sample(next_));

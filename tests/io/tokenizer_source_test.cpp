@@ -69,7 +69,8 @@ TEST(TokenizerSource, Folder) {
   expect_failure(open_tokenizer_source(folder.path()), StatusCode::kNotFound,
                  {folder.path(), "no config.json", "tokenizer.json", "there: notes.txt"});
   folder.write("config.json", R"({"architectures":["GemmaForCausalLM"]})");
-  expect_failure(open_tokenizer_source(folder.path()), StatusCode::kUnsupported, {"GemmaForCausalLM", "Qwen3ForCausalLM"});
+  expect_failure(open_tokenizer_source(folder.path()), StatusCode::kUnsupported,
+                 {"GemmaForCausalLM", "Qwen3ForCausalLM"});
   folder.write("config.json", kTinyConfig);
   expect_failure(open_tokenizer_source(folder.path()), StatusCode::kNotFound,
                  {folder.path(), "no tokenizer.json", "save_pretrained"});

@@ -53,6 +53,22 @@ def test_choosing_questions(halfbyte, answerer, questions):
     assert short["truncated"] == 1 and short["accuracy"] == 0
 
 
+def test_policy(halfbyte, answerer, questions, tmp_path):
+    """The policy chooses the temperature: with a threshold above every entropy each token is drawn greedily."""
+    out = tmp_path / "r.jsonl"
+    greedy = ask(halfbyte, answerer, questions, "--policy", "reset", "--reset-tau0", "99", "--reset-t-low", "0", "-o", out)
+    assert greedy["policy"] == {"rule": "reset", "tau0": 99, "t_low": 0, "t_high": 1, "window": 32,
+                                "include_current": False}
+    settings = json.loads(out.read_text().splitlines()[0])
+    assert settings["policy"] == greedy["policy"]
+    hot = ask(halfbyte, answerer, questions, "--policy", "reset", "--reset-tau0", "0", "--reset-t-high", "50",
+              "--top-p", "1", "--max-tokens", "40")
+    assert greedy["accuracy"] == 0.75 and hot["accuracy"] < 0.75  # at 50 nearly every token is as likely as another
+    assert ask(halfbyte, answerer, questions)["policy"] is None
+    text = halfbyte("eval", answerer, "--questions", questions, "--policy", "reset")
+    assert "reset: tau0 0.6349" in text.out and "defaults" in text.out
+
+
 def test_text(halfbyte, answerer, questions):
     r = halfbyte("eval", answerer, "--questions", questions)
     assert r.code == 0 and "accuracy          0.7500" in r.out and "12 questions x 1 samples" in r.out
@@ -103,6 +119,8 @@ def test_task_files_lie_beside_the_model(halfbyte, answerer, questions):
     (["--questions", "QUESTIONS", "--levels", "9"], ["--levels"]),
     (["--questions", "no such file"], ["no such file"]),
     (["--questions", "QUESTIONS", "--samples", "0"], ["--samples"]),
+    (["--questions", "QUESTIONS", "--policy", "reset", "--temperature", "0.6"], ["--policy reset", "--temperature"]),
+    (["--questions", "QUESTIONS", "--reset-tau0", "1"], ["--policy reset"]),
     (["--questions", "QUESTIONS", "-o", "/no/such/folder/x"], ["/no/such/folder/x"]),
 ])
 def test_bad_input(halfbyte, answerer, questions, arguments, words):
