@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -12,6 +11,7 @@
 #include "json_text.h"
 #include "model_options.h"
 #include "policy_options.h"
+#include "question_options.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -21,9 +21,8 @@ using Json = nlohmann::ordered_json;
 struct EvalFlags {
   ModelOptions model;
   PolicyOptions policy;
-  std::string task, questions, split = "validation", out, max_tokens = "1K";
-  std::vector<int64_t> levels;
-  int64_t limit = 0;
+  QuestionOptions questions;
+  std::string out, max_tokens = "1K";
   int samples = 1, concurrent = 16;
   uint64_t seed = 0;
   std::optional<double> temperature, top_p;
@@ -40,41 +39,6 @@ struct Setup {
   EvalOptions options;
   std::string policy_source;  // where the policy's numbers come from
 };
-
-Result<std::string> questions_path(const EvalFlags& flags, const std::string& model) {
-  if (!flags.questions.empty() && !flags.task.empty())
-    return invalid_argument("--task and --questions: give one of them");
-  if (!flags.questions.empty()) return flags.questions;
-  if (flags.task.empty()) {
-    return invalid_argument(
-        "what is to be answered? Give --task NAME, for a model with a folder questions, or --questions FILE");
-  }
-  if (flags.split != "validation" && flags.split != "test") {
-    return invalid_argument(fmt::format("--split is {}, expected validation or test", quote(flags.split)));
-  }
-  const std::filesystem::path folder = std::filesystem::path(model) / "questions";
-  std::string path = (folder / (flags.task + "-" + flags.split + ".jsonl")).string();
-  std::error_code failure;
-  if (std::filesystem::exists(path, failure)) return path;
-  return not_found(
-      fmt::format("--task {}: there is no file {}; name one with --questions FILE", quote(flags.task), quote(path)));
-}
-
-Status choose_questions(const EvalFlags& flags, std::vector<Question>& questions) {
-  if (!flags.levels.empty()) {
-    std::erase_if(questions,
-                  [&](const Question& q) { return std::ranges::find(flags.levels, q.level) == flags.levels.end(); });
-    if (questions.empty()) return invalid_argument("--levels: no question has one of these levels");
-  }
-  const auto all = static_cast<int64_t>(questions.size());
-  if (flags.limit <= 0 || flags.limit >= all) return {};
-  // Spread over the file, so that every level keeps its share.
-  std::vector<Question> some;
-  for (int64_t i = 0; i < flags.limit; ++i)
-    some.push_back(std::move(questions[static_cast<size_t>(i * all / flags.limit)]));
-  questions = std::move(some);
-  return {};
-}
 
 Status set_sampling(const EvalFlags& flags, Setup& setup) {
   EvalOptions& o = setup.options;
@@ -100,10 +64,10 @@ Status set_sampling(const EvalFlags& flags, Setup& setup) {
 Result<Setup> prepare(const EvalFlags& flags) {
   Setup setup;
   HB_ASSIGN(const std::string path, model_path(flags.model.model));
-  HB_ASSIGN(setup.questions_path, questions_path(flags, path));
-  HB_ASSIGN(setup.questions, read_questions(setup.questions_path));
+  HB_ASSIGN(ChosenQuestions chosen, choose_questions(flags.questions, path));
+  setup.questions_path = std::move(chosen.path);
+  setup.questions = std::move(chosen.questions);
   setup.task = setup.questions.front().task;
-  HB_TRY(choose_questions(flags, setup.questions));
   HB_ASSIGN(setup.text, open_text_model(path));
   HB_TRY(setup.text.template_status);
   HB_ASSIGN(setup.model, load_model(path, flags.model));
@@ -228,12 +192,9 @@ Command add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalFlags>();
   Flags flags(app);
   add_model_argument(flags, o->model);
-  flags.option("--task", o->task, "Questions in the model's folder: MODEL/questions/TASK-SPLIT.jsonl");
-  flags.option("--split", o->split, "validation, or test, which is for final figures alone")->capture_default_str();
-  flags.option("--questions", o->questions, "A question file instead: JSON lines with id, task, prompt, answer");
-  flags.option("--levels", o->levels, "Only questions of these levels, e.g. 2,3")->delimiter(',');
-  flags.option("--limit", o->limit, "At most this many questions, spread over the file")
-      ->check(whole_number(1, 1'000'000'000));
+  add_question_flags(flags, o->questions);
+  flags.option("--split", o->questions.split, "validation, or test, which is for final figures alone")
+      ->capture_default_str();
   flags.option("--samples", o->samples, "Answers to each question")
       ->check(whole_number(1, 10'000))
       ->capture_default_str();

@@ -46,7 +46,8 @@ void add_sampling_flags(Flags& flags, RunOptions& options);
 Status check_prompt_options(const RunOptions& options);
 // The prompt of the command line or of a pipe; nothing: on a terminal.
 Result<std::optional<std::string>> given_prompt(const RunOptions& options);
-Result<Chat> open_chat(const RunOptions& options);
+// The engine takes `batch` requests at once.
+Result<Chat> open_chat(const RunOptions& options, int batch = 1);
 Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const std::string& text);
 // A first argument that is no model may be a prompt: the status with that said.
 Status explain_missing_model(const RunOptions& options, Status status);

@@ -39,9 +39,9 @@ SamplingParams sampling_of(const RunOptions& options, const GenerationConfig& ma
 }
 
 // Model and engine. With --device auto a model that a CUDA device's kernels do not have runs on the CPU, and says so.
-Status load_engine(const std::string& path, const ModelOptions& options, Chat& chat) {
+Status load_engine(const std::string& path, const ModelOptions& options, int batch, Chat& chat) {
   HB_ASSIGN(chat.model, load_model(path, options));
-  auto engine = make_engine(chat.model, options, 1);
+  auto engine = make_engine(chat.model, options, batch);
   if (engine.ok()) {
     chat.engine = std::move(engine).value();
     return {};
@@ -51,7 +51,7 @@ Status load_engine(const std::string& path, const ModelOptions& options, Chat& c
   note("on the CPU: " + engine.status().message());
   ModelOptions on_cpu = options;
   on_cpu.device = "cpu";
-  return load_engine(path, on_cpu, chat);
+  return load_engine(path, on_cpu, batch, chat);
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ Status check_prompt_options(const RunOptions& options) {
   return {};
 }
 
-Result<Chat> open_chat(const RunOptions& options) {
+Result<Chat> open_chat(const RunOptions& options, int batch) {
   HB_ASSIGN(const std::string path, model_path(options.model.model));
   Chat chat;
   HB_ASSIGN(chat.text, open_text_model(path));
@@ -87,7 +87,7 @@ Result<Chat> open_chat(const RunOptions& options) {
   HB_TRY(read_size(options.max_tokens, "--max-tokens", chat.completion.max_tokens));
   HB_TRY(read_size(options.think_budget, "--think-budget", chat.completion.thinking_budget));
   chat.completion.stops = options.stop;
-  HB_TRY(load_engine(path, options.model, chat));
+  HB_TRY(load_engine(path, options.model, batch, chat));
   chat.completion.sampling = sampling_of(options, chat.model->config().generation);
   HB_ASSIGN(ChosenPolicy chosen, choose_policy(options.policy, *chat.model, options.temperature.has_value()));
   chat.completion.sampling.policy = chosen.policy;

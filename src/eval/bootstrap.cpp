@@ -1,24 +1,12 @@
 #include "eval/bootstrap.h"
 
-#include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <vector>
 
+#include "base/percentile.h"
 #include "base/rng.h"
 
 namespace halfbyte {
-namespace {
-
-double percentile(const std::vector<double>& sorted, double share) {
-  const double at = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(std::floor(at));
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (sorted[above] - sorted[below]) * (at - static_cast<double>(below));
-}
-
-}  // namespace
-
 Interval bootstrap_mean(std::span<const double> values, int draws, uint64_t seed) {
   if (values.empty() || draws < 1) return {};
   const auto n = static_cast<double>(values.size());
@@ -34,7 +22,6 @@ Interval bootstrap_mean(std::span<const double> values, int draws, uint64_t seed
     }
     m = sum / n;
   }
-  std::sort(means.begin(), means.end());
   return {mean, percentile(means, .025), percentile(means, .975)};
 }
 

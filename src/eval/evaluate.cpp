@@ -164,6 +164,15 @@ bool majority_is_right(std::span<const SampleResult> samples) {
   return std::max_element(samples.begin(), samples.end(), better)->correct;
 }
 
+// One a whole question.
+std::vector<double> question_accuracies(std::span<const SampleResult> results, int samples) {
+  const auto n = static_cast<size_t>(samples);
+  std::vector<double> accuracies(results.size() / n);
+  for (size_t i = 0; i < accuracies.size() * n; ++i) accuracies[i / n] += results[i].correct;
+  for (double& a : accuracies) a /= static_cast<double>(n);
+  return accuracies;
+}
+
 }  // namespace
 
 Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const Question> questions,
@@ -197,13 +206,7 @@ EvalSummary summarise(std::span<const SampleResult> results, int samples) {
   s.questions = static_cast<int64_t>(results.size() / n);
   if (s.questions == 0) return s;
   results = results.first(static_cast<size_t>(s.questions) * n);
-  std::vector<double> accuracies;
-  for (size_t q = 0; q < results.size(); q += n) {
-    const auto own = results.subspan(q, n);
-    const auto right = std::count_if(own.begin(), own.end(), [](const SampleResult& r) { return r.correct; });
-    accuracies.push_back(static_cast<double>(right) / static_cast<double>(n));
-    s.majority += majority_is_right(own);
-  }
+  for (size_t q = 0; q < results.size(); q += n) s.majority += majority_is_right(results.subspan(q, n));
   for (const SampleResult& r : results) {
     s.reasoning_tokens += static_cast<double>(r.reasoning_tokens);
     s.tokens += static_cast<double>(r.tokens);
@@ -213,8 +216,16 @@ EvalSummary summarise(std::span<const SampleResult> results, int samples) {
   for (double* mean : {&s.reasoning_tokens, &s.tokens, &s.truncated, &s.looped})
     *mean /= static_cast<double>(results.size());
   s.majority /= static_cast<double>(s.questions);
-  s.accuracy = bootstrap_mean(accuracies);
+  s.accuracy = bootstrap_mean(question_accuracies(results, samples));
   return s;
+}
+
+Interval accuracy_change(std::span<const SampleResult> base, std::span<const SampleResult> changed, int samples) {
+  const std::vector<double> before = question_accuracies(base, samples);
+  std::vector<double> change = question_accuracies(changed, samples);
+  change.resize(std::min(before.size(), change.size()));
+  for (size_t q = 0; q < change.size(); ++q) change[q] -= before[q];
+  return bootstrap_mean(change);
 }
 
 }  // namespace halfbyte

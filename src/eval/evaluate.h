@@ -46,4 +46,8 @@ struct EvalSummary {
 // Of the whole questions among the results, which are in the order of evaluate().
 EvalSummary summarise(std::span<const SampleResult> results, int samples);
 
+// Accuracy of `changed` less that of `base`, both of the same questions and samples in the order of evaluate(): 95%
+// interval from resamplings of the questions (paired bootstrap).
+Interval accuracy_change(std::span<const SampleResult> base, std::span<const SampleResult> changed, int samples);
+
 }  // namespace halfbyte

@@ -328,14 +328,30 @@ Status keep_formats(const std::vector<std::array<WeightKind, std::size(kLinears)
   return {};
 }
 
+// The folder's own plan, if it has one.
+Result<std::optional<PrecisionPlan>> folder_plan(const ModelSource& source) {
+  if (source.folder.empty()) return std::optional<PrecisionPlan>();
+  const std::string path = join_path(source.folder, "halfbyte_plan.json");
+  HB_ASSIGN(const std::optional<std::string> text, read_small_file(path));
+  if (!text) return std::optional<PrecisionPlan>();
+  HB_ASSIGN(PrecisionPlan plan, plan_from_json(*text, path));
+  return std::optional(std::move(plan));
+}
+
+// Calibrated values hold for one plan: asked for by name or taken from the folder, it keeps them.
+void keep_calibrated(const ModelSource& source, PrecisionPlan& plan) {
+  const auto own = folder_plan(source);
+  if (plan.reset || !own.ok() || !*own) return;
+  PrecisionPlan with_values = plan;
+  with_values.reset = (*own)->reset;
+  if (with_values == **own) plan.reset = with_values.reset;
+}
+
 }  // namespace
 
 Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig& config) {
-  if (!source.folder.empty()) {
-    const std::string path = join_path(source.folder, "halfbyte_plan.json");
-    HB_ASSIGN(const std::optional<std::string> text, read_small_file(path));
-    if (text) return plan_from_json(*text, path);
-  }
+  HB_ASSIGN(std::optional<PrecisionPlan> own, folder_plan(source));
+  if (own) return *std::move(own);
   HB_ASSIGN(PrecisionPlan plan, plan_preset("w4a16"));
   // A GGUF file has no description but its tensors' types.
   const auto tensors = source.tensors->tensors();
@@ -371,6 +387,7 @@ Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<P
     HB_ASSIGN(out.plan, default_plan(source, out.config));
   }
   if (kv) out.plan.kv = *kv;
+  if (plan) keep_calibrated(source, out.plan);
   out.notes = source.quant.warnings;
   HB_TRY(Planner(source, out).run());
   return out;

@@ -88,4 +88,23 @@ TEST(LoopDetector, FindsALoopAmongOthersFarApart) {
 }
 
 }  // namespace
+TEST(Summary, ChangeIsPairedByQuestion) {
+  // Accuracies differ much between questions, the change by one sample of four in every question.
+  std::vector<SampleResult> base, changed;
+  for (int i = 0; i < 40 * 4; ++i) {
+    const int question = i / 4, sample = i % 4;
+    SampleResult r;
+    r.correct = sample < question % 4;
+    base.push_back(r);
+    r.correct = sample < question % 4 + 1;
+    changed.push_back(r);
+  }
+  const Interval change = accuracy_change(base, changed, 4);
+  EXPECT_EQ(change.mean, .25);
+  EXPECT_EQ(change.low, .25);
+  EXPECT_EQ(change.high, .25);
+  EXPECT_EQ(accuracy_change(base, base, 4).high, 0);
+  EXPECT_LT(summarise(base, 4).accuracy.low, summarise(base, 4).accuracy.mean - .05);
+}
+
 }  // namespace halfbyte

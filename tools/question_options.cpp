@@ -1,0 +1,68 @@
+#include "question_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "base/quote.h"
+
+namespace halfbyte::tools {
+namespace {
+
+Result<std::string> questions_path(const QuestionOptions& options, const std::string& model) {
+  if (!options.questions.empty() && !options.task.empty())
+    return invalid_argument("--task and --questions: give one of them");
+  if (!options.questions.empty()) return options.questions;
+  if (options.task.empty()) {
+    return invalid_argument(
+        "what is to be answered? Give --task NAME, for a model with a folder questions, or --questions FILE");
+  }
+  if (options.split != "validation" && options.split != "test") {
+    return invalid_argument(fmt::format("--split is {}, expected validation or test", quote(options.split)));
+  }
+  const std::filesystem::path folder = std::filesystem::path(model) / "questions";
+  std::string path = (folder / (options.task + "-" + options.split + ".jsonl")).string();
+  std::error_code failure;
+  if (std::filesystem::exists(path, failure)) return path;
+  return not_found(
+      fmt::format("--task {}: there is no file {}; name one with --questions FILE", quote(options.task), quote(path)));
+}
+
+Status keep_some(const QuestionOptions& options, std::vector<Question>& questions) {
+  if (!options.levels.empty()) {
+    std::erase_if(questions, [&](const Question& q) {
+      return std::ranges::find(options.levels, q.level) == options.levels.end();
+    });
+    if (questions.empty()) return invalid_argument("--levels: no question has one of these levels");
+  }
+  const auto all = static_cast<int64_t>(questions.size());
+  if (options.limit <= 0 || options.limit >= all) return {};
+  // Spread over the file, so that every level keeps its share.
+  std::vector<Question> some;
+  for (int64_t i = 0; i < options.limit; ++i)
+    some.push_back(std::move(questions[static_cast<size_t>(i * all / options.limit)]));
+  questions = std::move(some);
+  return {};
+}
+
+}  // namespace
+
+Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const std::string& model) {
+  ChosenQuestions chosen;
+  HB_ASSIGN(chosen.path, questions_path(options, model));
+  HB_ASSIGN(chosen.questions, read_questions(chosen.path));
+  HB_TRY(keep_some(options, chosen.questions));
+  return chosen;
+}
+
+void add_question_flags(Flags& flags, QuestionOptions& o) {
+  flags.option("--task", o.task, "Questions in the model's folder: MODEL/questions/TASK-SPLIT.jsonl");
+  flags.option("--questions", o.questions, "A question file instead: JSON lines with id, task, prompt, answer");
+  flags.option("--levels", o.levels, "Only questions of these levels, e.g. 2,3")->delimiter(',');
+  flags.option("--limit", o.limit, "At most this many questions, spread over the file")
+      ->check(whole_number(1, 1'000'000'000));
+}
+
+}  // namespace halfbyte::tools

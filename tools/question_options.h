@@ -1,0 +1,31 @@
+// The questions that eval and calibrate ask: their flags, and how they become a list.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "eval/question.h"
+
+namespace halfbyte::tools {
+
+struct QuestionOptions {
+  std::string task, questions, split = "validation";
+  std::vector<int64_t> levels;
+  int64_t limit = 0;  // 0: all
+  bool given() const { return !task.empty() || !questions.empty(); }
+};
+
+// --task, --questions, --levels, --limit.
+void add_question_flags(Flags& flags, QuestionOptions& options);
+
+struct ChosenQuestions {
+  std::string path;  // of their file
+  std::vector<Question> questions;
+};
+
+// `model` is the folder that --task looks in.
+Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const std::string& model);
+
+}  // namespace halfbyte::tools
