@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 
 #include "base/cpu_features.h"
+#include "base/log64.h"
 #include "decode/logit_sums_tables.h"
 
 namespace halfbyte {
@@ -26,6 +28,34 @@ const LogitFns& logit_fns(std::string_view kernels) {
     if (form->name == kernels) return *form;
   }
   return best_logit_fns();
+}
+
+namespace {
+
+LogitSums finish(double z, double s) {
+  const double log_z = log64(z);
+  return {log_z, log_z - s / z};
+}
+
+}  // namespace
+
+LogitSums fold_chunks(std::span<const ChunkSums> chunks) {
+  double z = 0, s = 0;
+  for (const ChunkSums& chunk : chunks) {
+    z += chunk.z;
+    s += chunk.s;
+  }
+  return finish(z, s);
+}
+
+LogitSums LogitFns::sums(const float* logits, int64_t count, float max) const {
+  double z = 0, s = 0;
+  for (int64_t begin = 0; begin < count; begin += kLogitChunk) {
+    const ChunkSums chunk = chunk_sums(logits + begin, std::min(kLogitChunk, count - begin), max);
+    z += chunk.z;
+    s += chunk.s;
+  }
+  return finish(z, s);
 }
 
 }  // namespace halfbyte

@@ -4,14 +4,12 @@
 #include <limits>
 
 #include "base/exp32.h"
-#include "base/log64.h"
 #include "decode/logit_sums_tables.h"
 
 namespace halfbyte {
 namespace {
 
 constexpr int64_t kLanes = 32;
-constexpr int64_t kChunk = 4096;  // logits whose lane sums are folded together
 
 // Lane i += lane i + half for half = 16, 8, 4, 2, 1.
 double fold(double (&lanes)[kLanes]) {
@@ -47,32 +45,25 @@ float finite_max(const float* logits, int64_t count) {
   return bad ? std::numeric_limits<float>::quiet_NaN() : max;
 }
 
-LogitSums sums(const float* logits, int64_t count, float max) {
-  double z = 0, s = 0;
-  for (int64_t begin = 0; begin < count; begin += kChunk) {
-    const int64_t end = begin + kChunk < count ? begin + kChunk : count;
-    double lane_z[kLanes] = {}, lane_s[kLanes] = {};
-    // Two plain loops, the second over doubles: one loop over both is not vectorised.
-    const auto take = [&](const float* from, int64_t lanes) {
-      float d[kLanes], e[kLanes];
-      for (int64_t j = 0; j < lanes; ++j) {
-        const float below = from[j] - max;
-        e[j] = exp32(below);
-        d[j] = e[j] > 0.0f ? below : 0.0f;  // not 0 * infinity
-      }
-      for (int64_t j = 0; j < lanes; ++j) {
-        lane_z[j] += static_cast<double>(e[j]);
-        lane_s[j] += static_cast<double>(e[j]) * static_cast<double>(d[j]);
-      }
-    };
-    int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) take(logits + i, kLanes);
-    take(logits + i, end - i);
-    z += fold(lane_z);
-    s += fold(lane_s);
-  }
-  const double log_z = log64(z);
-  return {log_z, log_z - s / z};
+ChunkSums chunk_sums(const float* logits, int64_t count, float max) {
+  double lane_z[kLanes] = {}, lane_s[kLanes] = {};
+  // Two plain loops, the second over doubles: one loop over both is not vectorised.
+  const auto take = [&](const float* from, int64_t lanes) {
+    float d[kLanes], e[kLanes];
+    for (int64_t j = 0; j < lanes; ++j) {
+      const float below = from[j] - max;
+      e[j] = exp32(below);
+      d[j] = e[j] > 0.0f ? below : 0.0f;  // not 0 * infinity
+    }
+    for (int64_t j = 0; j < lanes; ++j) {
+      lane_z[j] += static_cast<double>(e[j]);
+      lane_s[j] += static_cast<double>(e[j]) * static_cast<double>(d[j]);
+    }
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) take(logits + i, kLanes);
+  take(logits + i, count - i);
+  return {fold(lane_z), fold(lane_s)};
 }
 
 uint64_t weights(const float* logits, int64_t count, float max, float temperature, uint32_t* out) {
@@ -91,6 +82,6 @@ uint64_t weights(const float* logits, int64_t count, float max, float temperatur
 
 }  // namespace
 
-const LogitFns HALFBYTE_LOGIT_SUMS = {HALFBYTE_LOGIT_SUMS_NAME, finite_max, sums, weights};
+const LogitFns HALFBYTE_LOGIT_SUMS = {HALFBYTE_LOGIT_SUMS_NAME, finite_max, chunk_sums, weights};
 
 }  // namespace halfbyte

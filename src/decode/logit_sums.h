@@ -15,14 +15,27 @@ struct LogitSums {
   double entropy = 0;  // nats
 };
 
+// Sums are taken in chunks of this many logits and folded in order, so chunks may be summed on several threads.
+inline constexpr int64_t kLogitChunk = 4096;
+
+struct ChunkSums {
+  double z = 0, s = 0;  // sum of e, sum of e * (l - max), e = exp(l - max)
+};
+
 struct LogitFns {
   std::string_view name;  // "baseline", "avx2", "avx512"
   // The largest logit. NaN when a logit is NaN or +infinity, or when all are -infinity (one that is banned).
   float (*finite_max)(const float* logits, int64_t count);
-  LogitSums (*sums)(const float* logits, int64_t count, float max);
+  // At most kLogitChunk logits.
+  ChunkSums (*chunk_sums)(const float* logits, int64_t count, float max);
   // weights[i] = uint32(exp32(logits[i] / temperature - max / temperature) * 2^31); returns their exact sum.
   uint64_t (*weights)(const float* logits, int64_t count, float max, float temperature, uint32_t* weights);
+
+  LogitSums sums(const float* logits, int64_t count, float max) const;
 };
+
+// Of chunks in order.
+LogitSums fold_chunks(std::span<const ChunkSums> chunks);
 
 // Every form that this CPU runs, the best last.
 std::span<const LogitFns* const> logit_fns_here();

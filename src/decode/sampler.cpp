@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "base/rng.h"
 
@@ -13,6 +14,12 @@ namespace {
 __extension__ using Uint128 = unsigned __int128;
 
 constexpr float kGreedyBelow = 1e-6f;  // temperatures up to this one are greedy
+// Rows shorter than this are not split over threads: waking them takes longer than the row.
+constexpr int64_t kSplitFrom = 16384;
+
+int64_t chunks_of(int64_t logits) {
+  return (logits + kLogitChunk - 1) / kLogitChunk;
+}
 
 Status bad(const char* field, double value, const char* expected) {
   char number[32];
@@ -47,9 +54,42 @@ Status check_sampling(const SamplingParams& p, int64_t vocab) {
   return {};
 }
 
-Sampler::Sampler(int64_t vocab, const LogitFns& fns) : fns_(&fns), weights_(static_cast<size_t>(vocab)) {
+Sampler::Sampler(int64_t vocab, const LogitFns& fns, ThreadPool* pool)
+    : fns_(&fns),
+      pool_(vocab >= kSplitFrom ? pool : nullptr),
+      chunks_(static_cast<size_t>(chunks_of(vocab))),
+      totals_(chunks_.size()),
+      weights_(static_cast<size_t>(vocab)) {
   candidates_.reserve(static_cast<size_t>(vocab));
   raw_.resize(static_cast<size_t>(vocab));
+}
+
+LogitSums Sampler::sums(std::span<const float> logits, float max) {
+  const auto count = static_cast<int64_t>(logits.size());
+  if (pool_ == nullptr) return fns_->sums(logits.data(), count, max);
+  const int64_t chunks = chunks_of(count);
+  pool_->parallel_for(chunks, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t first = c * kLogitChunk;
+      chunks_[static_cast<size_t>(c)] =
+          fns_->chunk_sums(logits.data() + first, std::min(kLogitChunk, count - first), max);
+    }
+  });
+  return fold_chunks(std::span(chunks_).first(static_cast<size_t>(chunks)));
+}
+
+uint64_t Sampler::fill_weights(std::span<const float> logits, float max, float temperature) {
+  const auto count = static_cast<int64_t>(logits.size());
+  if (pool_ == nullptr) return fns_->weights(logits.data(), count, max, temperature, weights_.data());
+  const int64_t chunks = chunks_of(count);
+  pool_->parallel_for(chunks, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t first = c * kLogitChunk;
+      totals_[static_cast<size_t>(c)] = fns_->weights(logits.data() + first, std::min(kLogitChunk, count - first), max,
+                                                      temperature, weights_.data() + first);
+    }
+  });
+  return std::accumulate(totals_.begin(), totals_.begin() + chunks, uint64_t{0});
 }
 
 Status Sampler::sample(std::span<float> logits, const SamplingParams& params, const TokenHistory* history,
@@ -63,7 +103,7 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
   LogitSums sums;
   const bool wants_logprobs = params.logprobs >= 0;
   const bool wants_entropy = params.entropy || policy != nullptr;
-  if (wants_entropy || wants_logprobs) sums = fns_->sums(logits.data(), count, max);
+  if (wants_entropy || wants_logprobs) sums = this->sums(logits, max);
   out.entropy = wants_entropy ? static_cast<float>(sums.entropy) : 0.0f;
   float temperature = params.temperature;
   out.choice.reset();
@@ -105,7 +145,7 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
 int32_t Sampler::draw(std::span<const float> logits, float max, float temperature, const SamplingParams& params,
                       uint64_t position) {
   const auto count = static_cast<int64_t>(logits.size());
-  uint64_t total = fns_->weights(logits.data(), count, max, temperature, weights_.data());
+  uint64_t total = fill_weights(logits, max, temperature);
   const uint64_t random = philox_draw(params.seed, params.choice, position);
   const auto threshold = [&] { return static_cast<uint64_t>((Uint128{random} * total) >> 64); };
 

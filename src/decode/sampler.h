@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "decode/logit_sums.h"
 #include "decode/penalties.h"
 #include "decode/reset.h"
@@ -33,7 +34,9 @@ Status check_sampling(const SamplingParams& params, int64_t vocab);
 // where asked for). Thread-compatible.
 class Sampler {
  public:
-  explicit Sampler(int64_t vocab, const LogitFns& fns = best_logit_fns());
+  // With a pool, the passes over a long row are split over its threads, with the same result: then sample() must not be
+  // called from a body of that pool.
+  explicit Sampler(int64_t vocab, const LogitFns& fns = best_logit_fns(), ThreadPool* pool = nullptr);
 
   // logits [vocab] are overwritten. `history` may be null when no penalty is set. `position`: number of tokens before
   // the drawn one, prompt included. `policy` chooses the temperature in place of params.temperature and moves on by
@@ -47,6 +50,8 @@ class Sampler {
     int32_t token;
   };
 
+  LogitSums sums(std::span<const float> logits, float max);
+  uint64_t fill_weights(std::span<const float> logits, float max, float temperature);
   void top_logprobs(std::span<const float> logits, int count, float max, const LogitSums& sums,
                     std::vector<TokenLogprob>& out);
   int32_t draw(std::span<const float> logits, float max, float temperature, const SamplingParams& params,
@@ -56,6 +61,9 @@ class Sampler {
   void keep_prefix(Enough enough);
 
   const LogitFns* fns_;
+  ThreadPool* pool_;                   // null: one thread
+  std::vector<ChunkSums> chunks_;      // [chunks of a row], as are:
+  std::vector<uint64_t> totals_;       // sums of weights
   std::vector<uint32_t> weights_;      // [vocab]
   std::vector<Candidate> candidates_;  // tokens of non-zero weight, ascending id; capacity vocab
   std::vector<float> raw_;             // [vocab]: logits before bias and penalties, when log-probabilities need them

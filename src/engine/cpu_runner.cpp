@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "base/thread_pool.h"
 #include "engine/append_score.h"
@@ -35,6 +36,7 @@ class CpuRunner final : public Runner {
         logits_(static_cast<size_t>(logit_rows(limits) * vocab_)),
         sampled_(static_cast<size_t>(limits.max_batch)) {
     for (int t = 0; t < pool_.threads(); ++t) samplers_.emplace_back(vocab_, logit_fns_);
+    if (pool_.threads() > 1) wide_sampler_.emplace(vocab_, logit_fns_, &pool_);
     sequences_.reserve(static_cast<size_t>(limits.max_batch));
     sampling_.reserve(static_cast<size_t>(limits.max_batch));
     logit_rows_.reserve(static_cast<size_t>(logit_rows(limits)));
@@ -117,19 +119,25 @@ class CpuRunner final : public Runner {
           std::span(logits_).subspan(i * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_)));
   }
 
+  // Many rows: a thread takes whole rows. Few: one row after another, each on all threads.
   void sample() {
-    const auto body = [&](int64_t begin, int64_t end, int thread) {
-      for (int64_t i = begin; i < end; ++i) {
-        Request& request = *sampling_[static_cast<size_t>(i)];
-        const std::span<float> row(logits_.data() + i * vocab_, static_cast<size_t>(vocab_));
-        const Status status = samplers_[static_cast<size_t>(thread)].sample(
-            row, request.ask.sampling, request.history ? &*request.history : nullptr,
-            static_cast<uint64_t>(request.length()), sampled_[static_cast<size_t>(i)],
-            request.policy ? &*request.policy : nullptr);
-        if (!status.ok()) request.failure = status.message();
-      }
-    };
-    pool_.parallel_for(static_cast<int64_t>(sampling_.size()), 1, body);
+    const auto rows = static_cast<int64_t>(sampling_.size());
+    if (wide_sampler_ && 2 * rows <= pool_.threads()) {
+      for (int64_t i = 0; i < rows; ++i) sample_row(i, *wide_sampler_);
+      return;
+    }
+    pool_.parallel_for(rows, 1, [&](int64_t begin, int64_t end, int thread) {
+      for (int64_t i = begin; i < end; ++i) sample_row(i, samplers_[static_cast<size_t>(thread)]);
+    });
+  }
+
+  void sample_row(int64_t i, Sampler& sampler) {
+    Request& request = *sampling_[static_cast<size_t>(i)];
+    const std::span<float> row(logits_.data() + i * vocab_, static_cast<size_t>(vocab_));
+    const Status status = sampler.sample(row, request.ask.sampling, request.history ? &*request.history : nullptr,
+                                         static_cast<uint64_t>(request.length()), sampled_[static_cast<size_t>(i)],
+                                         request.policy ? &*request.policy : nullptr);
+    if (!status.ok()) request.failure = status.message();
   }
 
   std::shared_ptr<const Model> model_;
@@ -139,6 +147,7 @@ class CpuRunner final : public Runner {
   KvCache cache_;
   Decoder decoder_;
   std::vector<Sampler> samplers_;        // [threads]
+  std::optional<Sampler> wide_sampler_;  // on all threads
   std::vector<float> logits_;            // [sampling rows, vocab]
   std::vector<SampledToken> sampled_;    // [sampling rows]
   std::vector<SequenceRows> sequences_;  // of the current step, as are:
@@ -159,9 +168,10 @@ RunnerFootprint cpu_runner_footprint(const ModelFacts& model, const RunnerLimits
   out.kv = static_cast<uint64_t>(limits.pages) * kv_shape(model.config, model.plan.kv, limits.page_tokens).page_bytes();
   const auto vocab = static_cast<uint64_t>(model.config.vocab);
   const uint64_t sampler_bytes = vocab * (2 * sizeof(uint32_t) + 2 * sizeof(float));
+  const int samplers = limits.threads > 1 ? limits.threads + 1 : 1;
   out.work = Decoder::work_bytes(model, decoder_limits(limits), limits.threads) +
              static_cast<uint64_t>(logit_rows(limits)) * vocab * sizeof(float) +
-             static_cast<uint64_t>(limits.threads) * sampler_bytes;
+             static_cast<uint64_t>(samplers) * sampler_bytes;
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/exp32.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 
 namespace halfbyte {
 namespace {
@@ -134,6 +135,31 @@ TEST(Sampler, TruncationsLeaveTheMostLikelyToken) {
     EXPECT_EQ(sample(logits, top_k, i).token, best);
     EXPECT_EQ(sample(logits, top_p, i).token, best);
     EXPECT_EQ(sample(logits, min_p, i).token, best);
+  }
+}
+
+TEST(Sampler, ThreadsDoNotChangeWhatIsDrawn) {
+  for (const int64_t vocab : {49152, 49153, 151936}) {
+    const std::vector<float> logits = random_logits(static_cast<size_t>(vocab), 5, 8.0);
+    Sampler alone(vocab);
+    for (const int threads : {2, 3}) {
+      ThreadPool pool(threads);
+      Sampler split(vocab, best_logit_fns(), &pool);
+      for (uint64_t position = 0; position < 40; ++position) {
+        SamplingParams params;
+        params.temperature = position % 4 == 0 ? 0.0f : 0.25f * static_cast<float>(position % 8);
+        params.top_p = position % 2 == 0 ? 1.0f : 0.9f;
+        params.entropy = true;
+        params.logprobs = 3;
+        std::vector<float> a = logits, b = logits;
+        SampledToken one, many;
+        ASSERT_TRUE(alone.sample(a, params, nullptr, position, one).ok());
+        ASSERT_TRUE(split.sample(b, params, nullptr, position, many).ok());
+        EXPECT_EQ(one.token, many.token) << vocab << " " << threads << " " << position;
+        EXPECT_EQ(one.entropy, many.entropy);
+        EXPECT_EQ(one.logprob->logprob, many.logprob->logprob);
+      }
+    }
   }
 }
 
