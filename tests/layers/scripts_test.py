@@ -212,6 +212,30 @@ def test_get_model_without_pip_or_home(machine):
     assert nowhere.returncode == 2 and "XDG_CACHE_HOME" in nowhere.stderr
 
 
+def test_quickstart_builds_quietly_and_asks(machine, tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "scripts").mkdir(parents=True)
+    for name in ("quickstart", "setup"):
+        shutil.copy(ROOT / "scripts" / name, tree / "scripts")
+    binary = tree / "build/release/bin/halfbyte"
+    binary.parent.mkdir(parents=True)
+    binary.write_text('#!/bin/sh\necho "$*"\n')
+    binary.chmod(0o755)
+    model = tmp_path / "m.gguf"
+    model.write_text("x")
+    machine.fake("dpkg-query", 'shift 2; for p in "$@"; do echo "$p installed"; done')
+    machine.fake("apt-get", "exit 1")
+    machine.fake("cmake", "echo a line of the build")
+    result = machine.run(str(tree / "scripts/quickstart"), str(model), "Why?")
+    # Nothing but the answer on stdout, and no line a compiled file where nobody watches.
+    assert (result.returncode, result.stdout) == (0, f"run {model} --plan w4a16 --verbose Why?\n"), result.stderr
+    assert "cmake --build --preset release --target halfbyte" in machine.calls() and machine.calls().endswith("-- --quiet\n")
+    machine.fake("cmake", '[ "$1" != --build ]')
+    failed = machine.run(str(tree / "scripts/quickstart"), str(model))
+    assert (failed.returncode, failed.stdout) == (2, "") and "error: the build failed" in failed.stderr
+    assert machine.run(str(tree / "scripts/quickstart"), str(tmp_path / "none.gguf")).returncode == 2
+
+
 def test_test_script_refuses_unknown_options(machine):
     result = machine.run(str(ROOT / "scripts/test"), "--fast")
     assert result.returncode == 2 and "unknown option '--fast'" in result.stderr and "usage: scripts/test" in result.stderr
