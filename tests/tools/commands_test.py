@@ -10,7 +10,7 @@ import pytest
 import tiny_chat
 from conftest import BINARY, ROOT, clean_environment
 
-COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize", "eval"]
+COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize", "trace", "calibrate", "eval"]
 
 
 # --- inspect ---
@@ -206,7 +206,10 @@ def test_version(halfbyte):
 
 
 def test_help(halfbyte):
-    assert halfbyte("--help").code == 0
+    r = halfbyte("--help")
+    assert r.code == 0
+    listed = re.findall(r"^  (\w+) {2,}\S", r.out.split("ubcommands:")[1], re.MULTILINE | re.IGNORECASE)
+    assert listed == COMMANDS, "the tests of all commands must know each of them"
     for command in COMMANDS:
         r = halfbyte(command, "--help")
         assert r.code == 0 and r.out and r.err == ""

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -31,6 +32,14 @@ def run_halfbyte(*args, stdin="", env=None, timeout=120, cwd=None, binary_input=
     done = subprocess.run([BINARY, *map(str, args)], input=stdin, capture_output=True, text=not binary_input, timeout=timeout,
                           env=env if env is not None else clean_environment(), cwd=cwd)
     return Result(done)
+
+
+def wait_until_it_catches(process, signal):
+    """Waits until the process has a handler for the signal, however slow the machine is."""
+    status = pathlib.Path(f"/proc/{process.pid}/status")
+    while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) >> (signal - 1) & 1:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

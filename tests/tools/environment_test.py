@@ -6,11 +6,10 @@ import pathlib
 import resource
 import signal
 import subprocess
-import time
 
 import pytest
 import tiny_chat
-from conftest import BINARY, clean_environment
+from conftest import BINARY, clean_environment, wait_until_it_catches
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +98,14 @@ def test_interrupt_while_stdin_is_read(model, args):
     process = start([model if a == "MODEL" else a for a in args], stdin=subprocess.PIPE)
     process.stdin.write(b"Hi")
     process.stdin.flush()
-    time.sleep(0.5)
+    wait_until_it_catches(process, signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert finish(process) == (130, "", "")
 
 
 def test_interrupted_bench_ends_at_once():
     process = start(["bench", "--synthetic", "qwen3-8b"])
-    time.sleep(0.5)
+    wait_until_it_catches(process, signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert finish(process) == (130, "", "")
 
