@@ -1,10 +1,11 @@
 // A template and the messages it renders, both from the input: the text before the first NUL byte is the template, the
-// rest is the JSON of the messages (a small conversation if there is none). Any input must end with text or an error,
-// and the text must be UTF-8 whose runs of template text and request text alternate.
+// rest is the JSON of the messages (a small conversation if there is none). Any input must end with an error in one
+// printable line or with text, which must be UTF-8 whose runs of template text and request text alternate.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "../io/fuzz_support.h"
 #include "base/utf8.h"
 #include "text/chat_template.h"
 
@@ -28,6 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t split = input.find('\0');
   const auto parsed = halfbyte::ChatTemplate::parse(input.substr(0, split), "fuzz", limits());
+  halfbyte::fuzzing::check_message(parsed.status());
   if (!parsed.ok()) return 0;
   halfbyte::ChatRenderOptions options;
   options.bos_token = "<s>";
@@ -36,6 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.now_unix = 1'753'531'200;
   const std::string_view messages = split == std::string_view::npos ? kMessages : input.substr(split + 1);
   const auto pieces = (*parsed)->render_json(messages, options);
+  halfbyte::fuzzing::check_message(pieces.status());
   if (!pieces.ok()) return 0;
   for (size_t i = 0; i < pieces->size(); ++i) {
     const auto& piece = (*pieces)[i];

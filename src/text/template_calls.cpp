@@ -71,7 +71,7 @@ Status TemplateEvaluator::bind_parameters(const TemplateNode& n, uint32_t first,
     for (uint32_t i = 0; i < count && !known; ++i) {
       known = i >= args.positional.size() && ast_.names[ast_.node(ast_.child(n, first + i)).text] == name;
     }
-    if (!known) return invalid_data(fmt::format("the macro has no free parameter named '{}'", name));
+    if (!known) return invalid_data("the macro has no free parameter named " + quote(name));
     if (name == "caller") scope.set(kCallerName, value);
   }
   for (uint32_t i = 0; i < count; ++i) {
@@ -89,7 +89,7 @@ Status TemplateEvaluator::bind_parameters(const TemplateNode& n, uint32_t first,
       if (!value.ok()) return value.status();
       scope.set(param.text, std::move(*value));
     } else {
-      scope.set(param.text, budget_.undefined(fmt::format("parameter '{}' was not provided", ast_.names[param.text])));
+      scope.set(param.text, budget_.undefined("parameter " + quote(ast_.names[param.text]) + " was not provided"));
     }
   }
   return {};

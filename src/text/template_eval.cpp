@@ -306,8 +306,8 @@ Status TemplateEvaluator::assign(uint32_t target, TemplateValue value) {
 Status TemplateEvaluator::assign_attribute(const TemplateNode& target, TemplateValue value) {
   const TemplateValue object = lookup(target.text);
   if (object.kind() != TemplateKind::kNamespace) {
-    return fail(target.where, invalid_data(fmt::format("attributes of '{}' cannot be set: it is '{}', not a namespace",
-                                                       ast_.names[target.text], type_name(object))));
+    return fail(target.where, invalid_data(fmt::format("attributes of {} cannot be set: it is '{}', not a namespace",
+                                                       quote(ast_.names[target.text]), type_name(object))));
   }
   TemplateNamespace& space = object.name_space();
   const TemplateValue& name = ast_.constants[target.extra];

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/quote.h"
 #include "text/template_calls.h"
 #include "text/template_ops.h"
 #include "text/template_print.h"
@@ -477,7 +478,7 @@ Result<TemplateValue> apply_filter(TemplateBudget& budget, std::string_view name
   }
   std::string known;
   for (const FilterEntry& f : kFilters) known += (known.empty() ? "" : ", ") + std::string(f.name);
-  return unsupported(fmt::format("the filter '{}' is outside the template subset, which has {}", name, known));
+  return unsupported(fmt::format("the filter {} is outside the template subset, which has {}", quote(name), known));
 }
 
 Result<BoundArgs> BoundArgs::bind(std::string_view function, const CallArgs& args,
@@ -493,10 +494,10 @@ Result<BoundArgs> BoundArgs::bind(std::string_view function, const CallArgs& arg
   for (const auto& [name, value] : args.named) {
     const auto at = std::find(bound.parameters_.begin(), bound.parameters_.end(), name);
     if (at == bound.parameters_.end())
-      return invalid_data(fmt::format("{}: has no argument named '{}'", function, name));
+      return invalid_data(fmt::format("{}: has no argument named {}", function, quote(name)));
     const auto i = static_cast<size_t>(at - bound.parameters_.begin());
     if (bound.given_[i] != nullptr)
-      return invalid_data(fmt::format("{}: the argument '{}' is given twice", function, name));
+      return invalid_data(fmt::format("{}: the argument {} is given twice", function, quote(name)));
     bound.given_[i] = &value;
   }
   for (size_t i = 0; i < required; ++i) {

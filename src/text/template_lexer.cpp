@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/quote.h"
 #include "text/template_text.h"
 
 namespace halfbyte {
@@ -248,7 +249,7 @@ class Lexer {
     if (kOne.find(c) == std::string_view::npos) {
       size_t next = pos_;
       utf8::next(s_, next);
-      return error(pos_, fmt::format("unexpected character '{}'", s_.substr(pos_, next - pos_)));
+      return error(pos_, "unexpected character " + quote(s_.substr(pos_, next - pos_)));
     }
     if (c == '(') open += ')';
     if (c == '[') open += ']';

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/quote.h"
 #include "text/template_calls.h"
 #include "text/template_ops.h"
 
@@ -396,7 +397,7 @@ bool has_method(const TemplateValue& self, std::string_view name) {
 Result<TemplateValue> call_method(TemplateBudget& budget, const TemplateValue& self, std::string_view name,
                                   const CallArgs& args) {
   const MethodEntry* method = find_method(self, name);
-  if (method == nullptr) return invalid_data(fmt::format("'{}' has no method '{}'", type_name(self), name));
+  if (method == nullptr) return invalid_data(fmt::format("'{}' has no method {}", type_name(self), quote(name)));
   if (method->call == nullptr) {
     return unsupported(fmt::format("the method '{}' of '{}' is outside the template subset", name, type_name(self)));
   }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/quote.h"
 #include "text/template_ast.h"
 
 namespace halfbyte {
@@ -48,7 +49,7 @@ class TemplateParseState {
       case TokenKind::kEnd: return "the end of the template";
       case TokenKind::kVariableEnd:
       case TokenKind::kBlockEnd: return "the end of the tag";
-      default: return fmt::format("'{}'", text());
+      default: return quote(text());
     }
   }
   Status error(const std::string& message) const { return ast_.source.error(token().begin, message); }

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "base/quote.h"
 #include "text/template_expression.h"
 
 namespace halfbyte {
@@ -88,7 +89,7 @@ class Parser : ExpressionParser {
          {"extends", "block", "include", "import", "from", "autoescape", "do", "debug", "trans"}) {
       if (name == known) return outside(where, fmt::format("the statement '{}' is", name));
     }
-    return error(fmt::format("unknown statement '{}'", name));
+    return error("unknown statement " + quote(name));
   }
 
   Result<uint32_t> parse_if() {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/quote.h"
 #include "text/template_calls.h"
 #include "text/template_ops.h"
 
@@ -129,7 +130,7 @@ Result<bool> apply_test(TemplateBudget& budget, std::string_view name, const Tem
   }
   std::string known;
   for (const TestEntry& t : kTests) known += (known.empty() ? "" : ", ") + std::string(t.name);
-  return unsupported(fmt::format("the test '{}' is outside the template subset, which has {}", name, known));
+  return unsupported(fmt::format("the test {} is outside the template subset, which has {}", quote(name), known));
 }
 
 }  // namespace halfbyte

@@ -150,6 +150,21 @@ TEST(ChatTemplate, ErrorsSayWhere) {
             "t: 1:24: the result of + does not fit 64 bits; larger integers are outside the template subset");
 }
 
+// What a template holds enters a message as one short line: a string of many lines, a control character, a long name.
+TEST(ChatTemplate, ErrorsStayOneShortLine) {
+  EXPECT_EQ(failure("{{ 1 'a\nb' }}"), "t: 1:6: expected '}}', found ''a\\nb''");
+  EXPECT_EQ(failure("{{ \x1b }}"), "t: 1:4: unexpected character '\\x1b'");
+  const std::string name(5000, 'n');
+  for (const std::string& source :
+       {"{{ 1 | " + name + " }}", "{{ 1 is " + name + " }}", "{{ 'a'." + name + "() }}", "{% " + name + " %}",
+        "{{ 'a'.split(" + name + "=1) }}", "{% macro m() %}{% endmacro %}{{ m(" + name + "=1) }}",
+        "{% set " + name + " = 1 %}{% set " + name + ".x = 1 %}"}) {
+    const std::string message = failure(source);
+    EXPECT_LT(message.size(), 1000u) << source.substr(0, 20);
+    EXPECT_THAT(message, HasSubstr("nnn...'")) << source.substr(0, 20);
+  }
+}
+
 TEST(ChatTemplate, MessagesMustBeAnArrayOfUtf8) {
   EXPECT_THAT(failure("x", "{}"), HasSubstr("messages: expected an array"));
   EXPECT_THAT(failure("x", "[1"), HasSubstr("messages"));
