@@ -1,11 +1,11 @@
 // Presets, the one-line form and the per-layer resolution of precision plans. The JSON form is in plan_json.cpp.
 #include "halfbyte/plan.h"
-#include "base/quote.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
+#include "base/quote.h"
 #include "base/result.h"
 #include "model/plan_fields.h"
 

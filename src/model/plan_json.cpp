@@ -1,4 +1,5 @@
 // halfbyte_plan.json, read and written.
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -17,6 +18,14 @@ nlohmann::ordered_json linear_json(const LinearPlan& plan) {
   return {{"weights", name_of(plan.weights)},
           {"activations", name_of(plan.activations)},
           {"activation_scale", name_of(plan.activation_scale)}};
+}
+
+// The double with the fewest digits that reads back as this float: 0.1, not 0.10000000149011612.
+double as_typed(float number) {
+  const std::string text = number_text(number);
+  double typed = 0;
+  std::from_chars(text.data(), text.data() + text.size(), typed);
+  return typed;
 }
 
 Status unknown_key(const JsonValue& object, std::string_view key, const std::string& expected) {
@@ -67,11 +76,11 @@ Status read_reset(const JsonValue& object, ResetValues& reset) {
   for (const auto& [key, value] : members) {
     if (key != "tau0" && key != "t_low") return unknown_key(object, key, "tau0 or t_low");
     HB_ASSIGN(const double number, value.as_double());
-    if (number < 0 || number > 100) return value.error("is outside 0 to 100");
+    if (number < 0 || number > 100) return value.error("found " + number_text(number) + ", expected 0 to 100");
     if (key == "tau0") reset.tau0 = number;
     if (key == "t_low") reset.t_low = static_cast<float>(number);
   }
-  if (members.size() != 2) return object.error("expected tau0 and t_low");
+  if (members.size() != 2) return object.error("one of tau0 and t_low is missing, expected both");
   return {};
 }
 
@@ -125,7 +134,7 @@ std::string plan_to_json(const PrecisionPlan& plan) {
     for (const std::string& field : change.fields) item[field] = values.at(field);
     out["overrides"].push_back(std::move(item));
   }
-  if (plan.reset) out["reset"] = {{"tau0", plan.reset->tau0}, {"t_low", plan.reset->t_low}};
+  if (plan.reset) out["reset"] = {{"tau0", plan.reset->tau0}, {"t_low", as_typed(plan.reset->t_low)}};
   return out.dump(2) + "\n";
 }
 

@@ -106,6 +106,7 @@ TEST(PlanJson, WhatIsWrittenReadsBackEqual) {
   const auto back = plan_from_json(plan_to_json(calibrated), "halfbyte_plan.json");
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(*back, calibrated);
+  EXPECT_THAT(plan_to_json(calibrated), HasSubstr("\"t_low\": 0.1\n"));
 }
 
 // docs/plans.md shows a plan in both forms: they are the same plan, and the file is what we write.
@@ -134,8 +135,8 @@ TEST(PlanJson, MistakesNameFileAndPath) {
               HasSubstr("linear.weights: plan field 'weights' has value 'fp5'"));
   EXPECT_THAT(error(R"({"overrides": [{"weights": "bf16"}]})"), HasSubstr("overrides[0]: no 'pattern'"));
   EXPECT_THAT(error(R"({"overrides": [{"pattern": "x", "kv": "f32"}]})"), HasSubstr("unknown key 'kv'"));
-  EXPECT_THAT(error(R"({"reset": {"tau0": 0.5}})"), HasSubstr("reset: expected tau0 and t_low"));
-  EXPECT_THAT(error(R"({"reset": {"tau0": -1, "t_low": 0}})"), HasSubstr("reset.tau0: is outside 0 to 100"));
+  EXPECT_THAT(error(R"({"reset": {"tau0": 0.5}})"), HasSubstr("reset: one of tau0 and t_low is missing"));
+  EXPECT_THAT(error(R"({"reset": {"tau0": -1, "t_low": 0}})"), HasSubstr("reset.tau0: found -1, expected 0 to 100"));
   EXPECT_THAT(error(R"({"reset": {"tau0": 1, "t_high": 0}})"), HasSubstr("unknown key 't_high'"));
   EXPECT_THAT(error(R"({"version": 2})"), HasSubstr("version: plan version 2, expected 1"));
   EXPECT_THAT(error(R"({"linear": {"weights": "bf16", "activations": "fp4"}})"),
