@@ -1,6 +1,8 @@
 """Training: packed documents, the number formats against the definition, the network against transformers. Mostly PyTorch."""
 
+import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,30 +10,49 @@ import pytest
 from halfbyte import tasks
 from halfbyte.reasoner import tokenizer
 from halfbyte.reqat import data
+from halfbyte.tasks import retrieval
 from halfbyte_reference import blocks, formats, kv
 
 
-@pytest.fixture
-def small_batches(monkeypatch):
-    monkeypatch.setattr(data, "BATCH_TOKENS", 5000)
-    monkeypatch.setattr(data, "MOST_DOCUMENTS", 60)
+TOKENS = 5000
 
 
-@pytest.mark.parametrize("kind, warm_up", [("short", True), ("short", False), ("long", False)])
-def test_batches_hold_whole_documents(small_batches, kind, warm_up):
-    tokens, offsets = data.shard(3, kind, warm_up, batches=2)
+@pytest.mark.parametrize("kind", data.LONGEST)
+def test_batches_hold_whole_documents(kind):
+    tokens, offsets = data.shard(3, kind, 2, TOKENS)
     start, end = tokenizer.encode("<|im_start|>user\n"), tokenizer.encode("<|im_end|>\n")
-    again = data.shard(3, kind, warm_up, batches=2)
+    again = data.shard(3, kind, 2, TOKENS)
     assert np.array_equal(tokens, again[0]) and np.array_equal(offsets, again[1])
     for row, edges in zip(tokens & (data.LEARN - 1), offsets):
-        inside = edges[edges < data.BATCH_TOKENS]
-        assert edges[0] == 0 and np.all(np.diff(edges) >= 0) and edges[-1] == data.BATCH_TOKENS
+        inside = edges[edges < TOKENS]
+        assert edges[0] == 0 and np.all(np.diff(edges) >= 0) and edges[-1] == TOKENS
         for begin, stop in zip(inside, [*inside[1:]]):
             assert row[begin:begin + len(start)].tolist() == start and row[stop - len(end):stop].tolist() == end
             assert stop - begin <= data.LONGEST[kind]
         assert not row[inside[-1]:].any(), "the last document is padding"
     learnt = (tokens & data.LEARN) > 0
     assert .1 < learnt.mean() < .8
+
+
+def test_questions_about_one_list_are_of_the_training_split():
+    rand, asked = tasks.Rand(2), 0
+    for _ in range(40):
+        text = tokenizer.decode((data.document(rand, "retrieval", 200) & (data.LEARN - 1)).tolist())
+        values = dict(re.findall(r"^([a-z]{2})=(\d+)$", text.split("\nsum of")[0], re.M))
+        for keys, answer in re.findall(r"sum of ([a-z, ]+)<.*?answer: (\d+)<", text, re.S):
+            needles = [(k, int(values[k])) for k in keys.split(", ")]
+            assert sum(v for _, v in needles) == int(answer)
+            assert tasks.split_of("retrieval", retrieval.key(retrieval.Haystack(needles, 0))) == "train"
+            asked += 1
+    assert asked > 60
+
+
+def test_shards_are_written_in_the_order_in_which_they_are_read():
+    order = list(itertools.islice(data.shards_in_order(12), 80))
+    assert order[:4] == [("warm", i) for i in range(4)] and len(set(order)) == 80
+    for kind in data.LONGEST:
+        indices = [i for k, i in order if k == kind]
+        assert indices == list(range(len(indices))) and indices
 
 
 def test_training_documents_are_of_the_training_split():

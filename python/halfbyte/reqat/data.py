@@ -1,76 +1,111 @@
 """Training documents of the reasoner, packed into batches, written as shards by as many processes as there are.
 
-A batch is a flat stream of 65,536 tokens made of whole documents; attention stays inside a document. `short` batches hold
-documents of up to 1,152 tokens, `long` ones up to 4,352, for prompts of up to 4,096. A shard is an .npz file:
-  tokens   int16 [batches, 65536]: token id, plus LEARN where the loss counts (the model's own text without slips)
-  offsets  int32 [batches, 1537]: where each document begins, then 65536 up to the end
+A batch is a flat stream of tokens made of whole documents; attention stays inside a document. Kinds:
+  warm   small questions worked in plain words, where most tokens are looked up: from these the model learns to look up
+  short  all tasks, documents of up to 1,152 tokens
+  long   of up to 4,352 tokens, mostly retrieval
+A shard is an .npz file:
+  tokens   int16 [batches, batch tokens]: token id, plus LEARN where the loss counts (the model's own text without slips)
+  offsets  int32 [batches, documents + 1]: where each document begins, then the number of tokens up to the end
 
-    python -m halfbyte.reqat.data FOLDER --short 1000 --long 130 --warm-up 60 --worker 0 --workers 13
+    python -m halfbyte.reqat.data FOLDER --worker 0 --workers 5
 """
 
 import argparse
 import os
 import pathlib
+import re
 
 import numpy as np
 
 from .. import tasks
 from ..reasoner.tokenizer import encode, prompt_text
+from ..tasks import retrieval
 
 LEARN = 1 << 14
-BATCH_TOKENS, MOST_DOCUMENTS, BATCHES_A_SHARD = 65536, 1536, 16
-LONGEST = {"short": 1152, "long": 4352}
+BATCH_TOKENS, BATCHES_A_SHARD = 32768, 16
+LONGEST = {"warm": 1152, "short": 1152, "long": 4352}
 
 # Task -> share of the tokens, about.
-SHARES = {"short": {"arithmetic": .14, "word": .29, "chain": .31, "countdown": .12, "retrieval": .14},
-          "long": {"arithmetic": .04, "word": .07, "chain": .07, "countdown": .02, "retrieval": .8}}
-NO_THINKING = .04                                      # of the documents; small questions, answered at once
-# Two of three countdowns have three numbers: with four, the search is long and mostly chance.
-PARAMETERS = {name: list(module.LEVELS.values()) for name, module in tasks.TASKS.items()} | {"countdown": [3, 3, 4]}
-RETRIEVAL = {"short": (64, 900), "long": (900, 4096)}  # prompt tokens, drawn between
+SHARES = {"warm": {"arithmetic": .06, "word": .26, "chain": .26, "retrieval": .42},
+          "short": {"arithmetic": .15, "word": .30, "chain": .24, "countdown": .13, "retrieval": .18},
+          "long": {"word": .08, "chain": .08, "retrieval": .84}}
+NO_THINKING = .03                                      # of the documents; small questions, answered at once
+SMALL = .08                                            # of the documents of other kinds are as small as those of "warm"
+# Small levels are as frequent as large ones or more, by documents.
+PARAMETERS = {name: list(module.LEVELS.values()) for name, module in tasks.TASKS.items()} | {
+    "countdown": [3, 3, 4], "chain": [4, 4, 8, 8, 12, 12, 16, 20, 24], "word": [3, 5, 5, 7, 7, 9, 11]}
+RETRIEVAL = {"warm": (44, 200), "short": (64, 900), "long": (900, 4096)}  # prompt tokens; their logarithm is drawn evenly
+MOST_TURNS = 8                                         # questions about one list
 NEWLINE = np.array(encode("\n"), np.int16)             # follows a turn in the chat format
 
 
-def parameters_for(rand, task, kind, warm_up):
-    if warm_up:
-        return rand.pick(tasks.TASKS[task].WARM_UP)
-    return rand.between(*RETRIEVAL[kind]) if task == "retrieval" else rand.pick(PARAMETERS[task])
+def most_documents(batch_tokens):
+    return batch_tokens // 24
+
+
+def parameters_for(rand, task, kind, small):
+    if task == "retrieval":
+        low, high = RETRIEVAL["warm" if small else kind]
+        return int(low * (high / low) ** rand.unit())
+    return rand.pick(tasks.TASKS[task].WARM_UP if small else PARAMETERS[task])
+
+
+def turn(prompt, thinking, steps, answer):
+    """int16 pieces of one question and its answer."""
+    pieces = [np.array(encode(prompt_text(prompt, thinking)), np.int16)]
+    parts = [["<think>\n", True], *steps] if thinking else []
+    for text, learn in [*parts, [("</think>\n\n" if thinking else "") + f"answer: {answer}<|im_end|>", True]]:
+        pieces.append(np.array(encode(text), np.int16) + np.int16(LEARN if learn else 0))
+    return [*pieces, NEWLINE]
+
+
+def further_turns(rand, prompt, count):
+    """More questions about the list of a retrieval's prompt. None of another split: its key is the needles alone."""
+    entries = [(k, int(v)) for k, v in re.findall(r"^([a-z]{2})=(\d+)$", prompt, re.M)]
+    pieces = []
+    for _ in range(count):
+        needles = rand.sample(entries, rand.between(2, min(retrieval.MOST_NEEDLES, len(entries))))
+        haystack = retrieval.Haystack(needles, 0)
+        if tasks.split_of(retrieval.NAME, retrieval.key(haystack)) == "train":
+            steps = retrieval.solution(rand, haystack, None).finish()
+            pieces += turn(f"sum of {', '.join(k for k, _ in needles)}", True, steps, sum(v for _, v in needles))
+    return pieces
 
 
 def document(rand, task, parameters, thinking=True):
-    """int16 array of one question with its worked solution."""
+    """int16 array of one question with its worked solution; several about one list, since a list is long."""
     asked = tasks.draw_with(rand, task, parameters, "train")
-    prompt = encode(prompt_text(asked.prompt, thinking))
-    pieces = [np.array(prompt, np.int16)]
-    if thinking:
-        steps, answer = tasks.solution(rand, asked)
-        parts = [["<think>\n", True], *steps, [f"</think>\n\nanswer: {answer}<|im_end|>", True]]
-    else:
-        parts = [[f"answer: {asked.answer}<|im_end|>", True]]
-    for text, learn in parts:
-        pieces.append(np.array(encode(text), np.int16) + np.int16(LEARN if learn else 0))
-    return np.concatenate([*pieces, NEWLINE])
+    if not thinking:
+        return np.concatenate(turn(asked.prompt, False, [], asked.answer))
+    pieces = turn(asked.prompt, True, *tasks.solution(rand, asked))
+    if task == retrieval.NAME:
+        pieces += further_turns(rand, asked.prompt, rand.below(1 + min(MOST_TURNS, 2 + parameters // 200)))
+    return np.concatenate(pieces)
 
 
 class Documents:
     """An endless stream of documents of one kind."""
 
-    def __init__(self, rand, kind, warm_up):
-        self.rand, self.kind, self.warm_up = rand, kind, warm_up
+    def __init__(self, rand, kind):
+        self.rand, self.kind, self.warm = rand, kind, kind == "warm"
+        rand.plain = self.warm
         weights = {}
         for task, share in SHARES[kind].items():       # chances by number of documents, from measured lengths
-            lengths = [len(document(rand, task, parameters_for(rand, task, kind, warm_up))) for _ in range(40)]
+            lengths = [len(document(rand, task, parameters_for(rand, task, kind, self.warm))) for _ in range(40)]
             weights[task] = share / (sum(lengths) / len(lengths))
         total, self.chances = sum(weights.values()), []
         for task, weight in weights.items():
             self.chances.append((task, weight / total + (self.chances[-1][1] if self.chances else 0)))
 
     def next(self):
+        rand = self.rand
         while True:
-            u = self.rand.unit()
+            u = rand.unit()
             task = next((t for t, c in self.chances if u < c), self.chances[-1][0])
-            thinking = task == "countdown" or self.rand.unit() >= NO_THINKING
-            doc = document(self.rand, task, parameters_for(self.rand, task, self.kind, self.warm_up or not thinking), thinking)
+            thinking = self.warm or task == "countdown" or rand.unit() >= NO_THINKING
+            small = self.warm or not thinking or rand.unit() < SMALL
+            doc = document(rand, task, parameters_for(rand, task, self.kind, small), thinking)
             if len(doc) <= LONGEST[self.kind]:
                 return doc
 
@@ -95,12 +130,12 @@ def fill(tokens, offsets, documents, pool):
     offsets[count] = at                                # the padding is a document of its own
 
 
-def shard(seed, kind, warm_up=False, batches=BATCHES_A_SHARD):
+def shard(seed, kind, batches=BATCHES_A_SHARD, batch_tokens=BATCH_TOKENS):
     """(tokens, offsets) as in a file."""
-    rand = tasks.Rand(f"{kind} {seed} {warm_up} v{tasks.VERSION}")
-    documents, pool = Documents(rand, kind, warm_up), []
-    tokens = np.zeros((batches, BATCH_TOKENS), np.int16)
-    offsets = np.full((batches, MOST_DOCUMENTS + 1), BATCH_TOKENS, np.int32)
+    rand = tasks.Rand(f"{kind} {seed} v{tasks.VERSION}")
+    documents, pool = Documents(rand, kind), []
+    tokens = np.zeros((batches, batch_tokens), np.int16)
+    offsets = np.full((batches, most_documents(batch_tokens) + 1), batch_tokens, np.int32)
     for b in range(batches):
         fill(tokens[b], offsets[b], documents, pool)
     return tokens, offsets
@@ -110,23 +145,35 @@ def shard_path(folder, kind, index):
     return pathlib.Path(folder) / f"{kind}-{index:04d}.npz"
 
 
+def shards_in_order(warm):
+    """(kind, index) endlessly: a third of the `warm` first, the rest of them among the others; a long one to seven short."""
+    first = warm // 3
+    for index in range(first):
+        yield "warm", index
+    index = 0
+    while True:
+        if first + index < warm:
+            yield "warm", first + index
+        yield ("long", index // 8) if index % 8 == 4 else ("short", index - (index + 4) // 8)
+        index += 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--short", type=int, default=1000, help="short shards in all")
-    parser.add_argument("--long", type=int, default=130, help="long shards in all")
-    parser.add_argument("--warm-up", type=int, default=60, help="short shards at the start with small questions")
+    parser.add_argument("--shards", type=int, default=3000, help="in all")
+    parser.add_argument("--warm", type=int, default=120, help="of these, of small questions")
+    parser.add_argument("--batch-tokens", type=int, default=BATCH_TOKENS)
     parser.add_argument("--worker", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
-    # Long shards are needed from the end of the warm-up on: in the order in which training reads them.
-    span = max(1, args.short - args.warm_up)
-    todo = [(index, "short", index) for index in range(args.short)]
-    todo += [(args.warm_up / 2 + index * span / max(1, args.long), "long", index) for index in range(args.long)]
-    for _, kind, index in sorted(todo)[args.worker::args.workers]:
+    os.nice(5)                                         # the training beside it goes first
+    for number, (kind, index) in zip(range(args.shards), shards_in_order(args.warm)):
+        if number % args.workers != args.worker:
+            continue
         path = shard_path(args.folder, kind, index)
         part = path.with_suffix(f".{os.getpid()}.part")
-        tokens, offsets = shard(index, kind, kind == "short" and index < args.warm_up)
+        tokens, offsets = shard(index, kind, batch_tokens=args.batch_tokens)
         with open(part, "wb") as out:
             np.savez(out, tokens=tokens, offsets=offsets)
         os.replace(part, path)

@@ -16,19 +16,30 @@ import torch
 from safetensors.torch import load_file
 
 from .. import tasks
-from ..tasks.files import COUNTS
+from ..tasks import files
 from ..reasoner.tokenizer import END_THINK, IDS, END, decode, encode, prompt_text
 from .generate import PLANS, Model, generate
 from .network import Config, from_hf
 
-QUESTIONS = COUNTS                 # a level
-LIMITS = {"arithmetic": 800, "word": 384, "chain": 704, "countdown": 704, "retrieval": 224}  # new tokens
+QUESTIONS = files.COUNTS              # a level
+LIMITS = {"arithmetic": 1024, "word": 640, "chain": 1024, "countdown": 704, "retrieval": 256}  # new tokens
 BINS = np.concatenate([[0], np.logspace(-6, np.log10(6), 49)])
 
 
 def questions(split, only, scale):
     return [q for task in only for level in tasks.TASKS[task].LEVELS
             for q in tasks.numbered(task, level, split, max(1, int(QUESTIONS[task] * scale)))]
+
+
+def read_questions(folder, split, only, scale):
+    """The same from question files, which is faster than drawing."""
+    found = []
+    for task in only:
+        lines = [json.loads(line) for line in (folder / f"{task}-{split}.jsonl").read_text().splitlines()]
+        for level in tasks.TASKS[task].LEVELS:
+            mine = [files.read_line(line) for line in lines if line["level"] == level]
+            found += mine[:max(1, int(QUESTIONS[task] * scale))]
+    return found
 
 
 def batches(chosen):
@@ -122,6 +133,7 @@ def main():
     parser.add_argument("--samples", type=int, default=2)
     parser.add_argument("--plans", default="", help="comma+space or ; separated; default: all")
     parser.add_argument("--tasks", default=",".join(tasks.TASKS))
+    parser.add_argument("--questions", type=pathlib.Path, help="folder of question files; default: draws the questions")
     parser.add_argument("--scale", type=float, default=1, help="of the number of questions")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further plan is begun")
@@ -130,10 +142,11 @@ def main():
     raw = json.loads((args.model / "config.json").read_text())
     config = Config(architecture=raw["model_type"])
     state = from_hf(config, load_file(args.model / f"{args.weights}.safetensors"))
-    chosen = questions(args.split, args.tasks.split(","), args.scale)
+    only = args.tasks.split(",")
+    chosen = read_questions(args.questions, args.split, only, args.scale) if args.questions else questions(args.split, only, args.scale)
     print(f"{len(chosen)} questions in {time.time() - begin:.1f} s", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    runs, seconds = {}, {}
+    runs, seconds, figures = {}, {}, {}
     for plan in args.plans.split(";") if args.plans else PLANS:
         if time.time() - begin > args.budget:
             print(f"no time left for {plan}", flush=True)
@@ -141,16 +154,16 @@ def main():
         start = time.time()
         runs[plan] = sample(Model(config, state, PLANS[plan], device, 4608), chosen, args.samples, args.seed)
         seconds[plan] = round(time.time() - start, 1)
-        figures = summary(chosen, {k: runs[k] for k in ("bf16", plan) if k in runs}, draws=1000)
+        figures |= summary(chosen, {k: runs[k] for k in ("bf16", plan) if k in runs}, draws=2000)
         show({plan: figures[plan]})
         print(f"{plan}: {seconds[plan]} s", flush=True)
         if plan == "bf16":
             for task in args.tasks.split(","):
                 i = max(i for i, q in enumerate(chosen) if q.task == task and q.level <= 2)
                 print(f"SAMPLE {task}: {chosen[i].prompt[-200:]!r} -> {runs[plan][2][i][0][:700]!r}", flush=True)
-    about = {"split": args.split, "samples": args.samples, "seed": args.seed, "seconds": seconds, "temperature": .6, "top_p": .95,
-             "task_version": tasks.VERSION, "arithmetic": "float32 with fake quantisation"}
-    save(args.out, args.split, chosen, runs, summary(chosen, runs), about)
+        about = {"split": args.split, "samples": args.samples, "seed": args.seed, "seconds": seconds, "temperature": .6, "top_p": .95,
+                 "task_version": tasks.VERSION, "arithmetic": "float32 with fake quantisation"}
+        save(args.out, args.split, chosen, runs, figures, about)       # after each plan, should the time end
 
 
 if __name__ == "__main__":

@@ -50,6 +50,9 @@ class Worker:
         self.text.add(str(value), learn=not slip)
         return value
 
+    def either(self, x, y):
+        return (x, y) if self.rand.unit() < .5 else (y, x)
+
     def link(self, last):
         self.text.add(": " if last else self.rand.pick(LINKS))
 
@@ -60,7 +63,8 @@ class Worker:
         carry, low = 0, ""
         for i in range(places):
             x, y = digits_a[i:i + 1] or "0", digits_b[i:i + 1] or "0"
-            value = self.operation(f"{x}+{y}+{carry}", int(x) + int(y) + carry)
+            first, second = self.either(x, y)
+            value = self.operation(f"{first}+{second}+{carry}", int(x) + int(y) + carry)
             self.link(i == places - 1)
             carry, low = value // 10, str(value % 10) + low
         total = int(f"{carry}{low}")
@@ -74,7 +78,8 @@ class Worker:
         self.text.add(f"{opening(self.rand)}compute {digit}*{a}{shift}: ")
         carry, low, digits = 0, "", str(a)[::-1]
         for i, d in enumerate(digits):
-            value = self.operation(f"{d}*{digit}+{carry}", int(d) * digit + carry)
+            first, second = self.either(d, digit)
+            value = self.operation(f"{first}*{second}+{carry}", int(d) * digit + carry)
             self.link(i == len(digits) - 1)
             carry, low = value // 10, str(value % 10) + low
         product = int(f"{carry}{low}") * 10 ** place

@@ -31,21 +31,22 @@ def question(rand, graph):
     return prompt, str(graph.values[graph.target]), {"names": names}
 
 
+LEADS = ("", "", "compute ", "for ", "as ", "we know ")
+LINKS = (", so ", ", then ", ", that is ", ", now ")
+
+
 def solution(rand, graph, asked):
+    """Each step says again what defines a variable, finds the values, computes, and says the result in the prompt's form."""
     names, text = asked[2]["names"], Text()
     for node in solving_order(rand, graph):
         op, x, y, c = graph.nodes[node]
         a, b = graph.values[x], graph.operand(node)
-        right = names[y] if y is not None else str(c)
-        u, after = rand.unit(), ""
-        if u < .3:
-            before = f"{names[node]}={names[x]}{op}{right}="
-        elif u < .55:
-            also = f" and {names[y]} is {b}" if y is not None else ""
-            before = f"we know {names[x]} is {a}{also}, so {names[node]}="
-        elif u < .8:
-            before = f"compute {names[node]}: "
-        else:
-            before, after = f"{names[x]}{op}{right}: ", f", that is {names[node]}"
+        defined = f"{names[node]}={names[x]}{op}{names[y] if y is not None else c}"
+        if op == "+" and y is not None and rand.unit() < .5:
+            x, y, a, b = y, x, b, a
+        found = [f"{names[x]}={a}"] + ([f"{names[y]}={b}"] if y is not None else [])
+        lead = rand.pick(LEADS)
+        before = f"{lead}{defined}, {rand.pick((', ', ' and ')).join(found)}, "
+        after = f"{rand.pick(LINKS)}{names[node]}={graph.values[node]}"
         write_equation(rand, text, before, a, op, b, after, modulus=MODULUS)
     return text

@@ -81,8 +81,12 @@ DOUBTS = ("wait", "hmm")
 def opening(rand, more=True):
     """0 to 3 harmless words in random order, followed by a space if `more` text follows."""
     u = rand.unit()
-    words = rand.sample(OPENERS, 0 if u < .1 else 1 if u < .5 else 2 if u < .85 else 3)
+    words = rand.sample(OPENERS, (u < .2) if rand.plain else 0 if u < .1 else 1 if u < .5 else 2 if u < .85 else 3)
     return " ".join(words) + (" " if words and more else "")
+
+
+def closing(rand):
+    return "" if rand.plain else rand.pick(CLOSERS)
 
 
 def wrong_value(rand, value, limit):
@@ -111,14 +115,14 @@ def write_equation(rand, text, before, a, op, b, after="", modulus=None, limit=1
     check, "no" and the repair follow. `modulus`: values are taken mod it and checked by computing again."""
     value = apply(op, a, b, modulus)
     text.add(f"{opening(rand)}{before}{a}{op}{b}=")
-    slip = rand.unit() < SLIP_RATE
+    slip = not rand.plain and rand.unit() < SLIP_RATE
     written = wrong_value(rand, value, modulus or limit) if slip else value
     if slip:
         text.add(str(written), learn=False)
     else:
-        text.add(str(written) + after + rand.pick(CLOSERS))
+        text.add(str(written) + after + closing(rand))
     text.end_step()
-    if not slip and rand.unit() >= CHECK_RATE:
+    if not slip and (rand.plain or rand.unit() >= CHECK_RATE):
         return value
     verdict = "no" if slip else "yes"
     if modulus or op == "*":
@@ -130,7 +134,7 @@ def write_equation(rand, text, before, a, op, b, after="", modulus=None, limit=1
         text.add(f"check: {written}+{b}={written + b} {verdict}")
     text.end_step()
     if slip:
-        text.add(f"{rand.pick(DOUBTS)}, redo {a}{op}{b}={value}")
+        text.add(f"{rand.pick(DOUBTS)}, redo {a}{op}{b}={value}{after}")
         text.end_step()
     return value
 

@@ -4,12 +4,13 @@ import random
 
 
 class Rand:
-    """A seeded stream. Not thread-safe."""
+    """A seeded stream. Not thread-safe. `plain`: solutions made from it have few words, no checks and no slips."""
 
-    __slots__ = ("unit",)
+    __slots__ = ("unit", "plain")
 
-    def __init__(self, seed):
+    def __init__(self, seed, plain=False):
         self.unit = random.Random(seed).random      # a float in [0, 1)
+        self.plain = plain
 
     def below(self, n):
         return int(self.unit() * n)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .core import CLOSERS, Text, opening, write_equation
+from .core import Text, closing, opening, write_equation
 
 NAME = "retrieval"
 LEVELS = {1: 512, 2: 1024, 3: 2048, 4: 4096}           # tokens of the whole prompt, at most
@@ -13,6 +13,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # Two-letter words of the shipped tokenizer: as keys they would be one token instead of two.
 RESERVED = {"as", "by", "do", "is", "no", "of", "so", "to", "up", "we"}
 KEYS = [a + b for a in LETTERS for b in LETTERS if a + b not in RESERVED]
+LINKS = (", ", ": ", "; ", " then ", " so ")
 FRAME_TOKENS = 24                                      # the chat template and the wording around the list
 
 
@@ -56,10 +57,9 @@ def question(rand, haystack):
 def solution(rand, haystack, asked):
     text, order = Text(), list(haystack.needles)
     rand.shuffle(order)
-    for k, value in order:
-        text.add(f"{opening(rand)}{k}={value}{rand.pick(CLOSERS)}")
-        text.end_step()
-    total = order[0][1]
-    for _, value in order[1:]:
-        total = write_equation(rand, text, "add ", total, "+", value)
+    k, total = order[0]
+    text.add(f"{opening(rand)}{k}={total}{closing(rand)}")
+    text.end_step()
+    for k, value in order[1:]:
+        total = write_equation(rand, text, f"{k}={value}{rand.pick(LINKS)}", total, "+", value)
     return text

@@ -24,48 +24,46 @@ def facts(rand, steps):
 key = graph_key
 
 
+def definition(graph, names, node):
+    """What is said of a computed quantity, in the prompt and again in the solution."""
+    op, x, y, c = graph.nodes[node]
+    if y is None:
+        return f"{names[node]} has {c} more than {names[x]}" if op == "+" else f"{names[node]} has {c} times what {names[x]} has"
+    if op == "+":
+        return f"{names[node]} has what {names[x]} and {names[y]} have"
+    return f"{names[node]} has what {names[x]} has less what {names[y]} has"
+
+
 def question(rand, graph):
     names, item = rand.sample(NAMES, len(graph.values)), rand.pick(ITEMS)
-    sentences = []
-    for name, value, node in zip(names, graph.values, graph.nodes):
-        if node is None:
-            sentences.append(f"{name} has {value} {item}.")
-            continue
-        op, x, y, c = node
-        if op == "+" and y is not None:
-            sentences.append(f"{name} has as many {item} as {names[x]} and {names[y]} together.")
-        elif op == "+":
-            sentences.append(f"{name} has {c} more {item} than {names[x]}.")
-        elif op == "-":
-            sentences.append(f"{name} has fewer {item} than {names[x]}: less what {names[y]} has.")
-        else:
-            sentences.append(f"{name} has {c} times as many {item} as {names[x]}.")
+    sentences = [f"{name} has {value} {item}" if node is None else definition(graph, names, n)
+                 for n, (name, value, node) in enumerate(zip(names, graph.values, graph.nodes))]
     rand.shuffle(sentences)
     who, answer = names[graph.target], graph.values[graph.target]
     if graph.second >= 0:
         who, answer = f"{who} and {names[graph.second]}", answer + graph.values[graph.second]
-    prompt = " ".join(sentences) + f" how many {item} do{'' if graph.second >= 0 else 'es'} {who} have?"
+    prompt = f"we know {'. '.join(sentences)}. how many {item} do{'' if graph.second >= 0 else 'es'} {who} have?"
     return prompt, str(answer), {"names": names}
 
 
-COMPARED = {"+": "more", "-": "fewer", "*": "times"}
+LEADS = ("we know ", "as ", "for ")
+LINKS = (", so ", ", then ", ", that is ", ", we have ")
 
 
 def solution(rand, graph, asked):
+    """Each step names whom it is about, says again how, finds the numbers, computes, and says the result in the prompt's form,
+    so that every token follows from one place in the text before it."""
     names, text = asked[2]["names"], Text()
     for node in solving_order(rand, graph):
         op, x, y, c = graph.nodes[node]
         a, b = graph.values[x], graph.operand(node)
-        u = rand.unit()
-        if u < .35:
-            before = f"for {names[node]}: "
-        elif u < .6:
-            before = f"we know {names[x]} has {a}, so {names[node]} has "
-        elif u < .8:
-            before = f"{names[node]} has {c if y is None else names[y]} {COMPARED[op]}: "
-        else:
-            before = f"compute {names[node]}: "
-        write_equation(rand, text, before, a, op, b)
+        if op == "+" and y is not None and rand.unit() < .5:
+            x, y, a, b = y, x, b, a
+        found = [f"{names[x]} has {a}"] + ([f"{names[y]} has {b}"] if y is not None else [])
+        before = f"{rand.pick(LEADS)}{definition(graph, names, node)}: {rand.pick((', ', ' and ')).join(found)}, "
+        after = f"{rand.pick(LINKS)}{names[node]} has {graph.values[node]}"
+        write_equation(rand, text, before, a, op, b, after)
     if graph.second >= 0:
-        write_equation(rand, text, "together: ", graph.values[graph.target], "+", graph.values[graph.second])
+        a, b = graph.values[graph.target], graph.values[graph.second]
+        write_equation(rand, text, f"together: {names[graph.target]} has {a} and {names[graph.second]} has {b}, ", a, "+", b)
     return text
