@@ -19,6 +19,7 @@
 #include "command.h"
 #include "json_text.h"
 #include "kernels/registry.h"
+#include "output_target.h"
 #include "roofline_svg.h"
 
 namespace halfbyte::tools {
@@ -231,6 +232,10 @@ RooflinePicture picture_of(const std::vector<Family>& families, double read_gbps
 }
 
 Result<std::string> measure_all(const RooflineOptions& options) {
+  std::unique_ptr<OutputTarget> svg;
+  if (!options.svg.empty()) {
+    HB_ASSIGN(svg, OutputTarget::open(options.svg, "--svg"));
+  }
   HB_ASSIGN(const Isa isa, choose_isa(options.kernels));
   HB_ASSIGN(std::vector<Family> families, families_of(isa));
   const int threads = options.threads > 0 ? options.threads : default_thread_count();
@@ -245,7 +250,7 @@ Result<std::string> measure_all(const RooflineOptions& options) {
   bar.finish();
   for (Family& f : families)
     for (Point& p : f.points) p.roof = std::min(f.peak_gops, read.gbps() * p.operations_per_byte);
-  if (!options.svg.empty()) HB_TRY(write_roofline_svg(picture_of(families, read.gbps(), threads), options.svg));
+  if (svg) HB_TRY(svg->write(roofline_svg(picture_of(families, read.gbps(), threads))));
   return options.json ? json(families, read.gbps(), threads) : table(families, read.gbps(), threads);
 }
 

@@ -8,8 +8,15 @@
 
 #include "base/percentile.h"
 #include "base/progress.h"
+#include "base/quote.h"
+#include "base/utf8.h"
 #include "calibrate_t_low.h"
+#include "decode/reset.h"
+#include "io/model_source.h"
+#include "io/read_file.h"
 #include "json_text.h"
+#include "model/load_plan.h"
+#include "output_target.h"
 #include "question_options.h"
 #include "run.h"
 
@@ -40,8 +47,12 @@ Result<std::vector<std::string>> read_prompts(const std::string& path) {
   std::ifstream in(path);
   if (!in) return not_found(path + ": cannot be read; expected a text file with one prompt a line");
   std::vector<std::string> prompts;
+  int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
+    ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (const auto at = find_invalid_utf8(line))
+      return invalid_data(fmt::format("{}: line {} is not UTF-8 at byte {}", path, number, *at));
     if (!line.empty()) prompts.push_back(line);
   }
   if (prompts.empty()) return invalid_data(path + ": there is no prompt in it, expected one a line");
@@ -53,7 +64,24 @@ struct Entropies {
   std::vector<double> tau0;  // of each prompt's own tokens
 };
 
-Result<Entropies> generate(Chat& chat, const CalibrateOptions& options, const std::vector<std::string>& prompts) {
+// All of them before the first is answered, so that a bad one is said at once.
+Result<std::vector<Prompt>> make_prompts(const Chat& chat, const CalibrateOptions& options,
+                                         const std::vector<std::string>& texts) {
+  std::vector<Prompt> prompts;
+  const int64_t context = chat.engine->metrics().context;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    HB_ASSIGN(Prompt prompt, make_prompt(chat, options.run, texts[i]));
+    const auto tokens = static_cast<int64_t>(prompt.tokens.size());
+    if (tokens >= context) {
+      return invalid_data(fmt::format("prompt {} ({}) has {} tokens, which leaves no room in the context of {}", i + 1,
+                                      quote(texts[i]), tokens, context));
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+Result<Entropies> generate(Chat& chat, const std::vector<Prompt>& prompts) {
   SamplingParams& p = chat.completion.sampling;
   p.temperature = kTemperature;
   p.entropy = true;
@@ -65,9 +93,9 @@ Result<Entropies> generate(Chat& chat, const CalibrateOptions& options, const st
   ProgressBar bar("calibrating");
   hold_interrupts();
   for (size_t i = 0; i < prompts.size(); ++i) {
-    HB_ASSIGN(const Prompt prompt, make_prompt(chat, options.run, prompts[i]));
+    bar.step(i, prompts.size());
     p.choice = static_cast<uint32_t>(i);
-    HB_ASSIGN(const Completion c, complete(*chat.engine, chat.text, prompt, chat.completion,
+    HB_ASSIGN(const Completion c, complete(*chat.engine, chat.text, prompts[i], chat.completion,
                                            [](const OutputDelta&) { return !interrupted(); }));
     if (c.finish == FinishReason::kCancelled) return cancelled("interrupted");
     std::vector<double> own;
@@ -75,7 +103,6 @@ Result<Entropies> generate(Chat& chat, const CalibrateOptions& options, const st
     if (own.empty()) continue;
     out.tau0.push_back(percentile(own, kQuantile));
     out.all.insert(out.all.end(), own.begin(), own.end());
-    bar.step(i + 1, prompts.size());
   }
   bar.finish();
   return out;
@@ -88,22 +115,35 @@ std::string plan_path(const CalibrateOptions& options, const Model& model) {
   return std::filesystem::is_directory(path) ? (std::filesystem::path(path) / "halfbyte_plan.json").string() : "";
 }
 
-Status write_plan(const std::string& path, PrecisionPlan plan, const ResetValues& values) {
-  plan.reset = values;
-  std::ofstream out(path + ".partial", std::ios::binary | std::ios::trunc);
-  out << plan_to_json(plan);
-  out.close();
+// The file that the plan goes to: one that is not there yet, or a plan.
+Result<std::unique_ptr<OutputTarget>> open_plan(const std::string& path) {
   std::error_code failure;
-  if (out) std::filesystem::rename(path + ".partial", path, failure);
-  return out && !failure ? Status() : invalid_argument(path + ": cannot be written; name another file with -o");
+  if (std::filesystem::is_regular_file(path, failure)) {
+    HB_ASSIGN(const auto text, read_small_file(path));
+    if (text && !plan_from_json(*text, path).ok())
+      return invalid_argument(path + ": is there and is no plan, so it is not replaced; name another file with -o");
+  }
+  return OutputTarget::open(path, "-o");
+}
+
+// "w4a16 (...), ..." of the folder before, when the written plan is another one: later commands will run in the new one.
+std::string plan_before(const CalibrateOptions& options, const Model& model) {
+  if (!options.out.empty()) return "";
+  const auto source = open_model_source(model.summary().path);
+  if (!source.ok()) return "";
+  auto before = default_plan(*source, model.config());
+  if (!before.ok()) return "";
+  before->reset = model.plan().reset;
+  return *before == model.plan() ? "" : plan_text(*before);
 }
 
 struct Calibration {
   int64_t prompts = 0;
   Entropies entropies;
-  ResetValues values;
+  double tau0 = 0, t_low = 0;
   std::optional<TLowGrid> grid;
-  std::string plan_path;  // "": nothing was written
+  std::string plan_path;    // "": nothing was written
+  std::string plan_before;  // the folder's default plan where it was another one
 };
 
 Status check_options(const CalibrateOptions& o) {
@@ -115,32 +155,50 @@ Status check_options(const CalibrateOptions& o) {
     return invalid_argument("--t-low and --t-low-grid: the one gives the temperature, the other finds it; give one");
   if (!o.t_low_grid.empty() && !o.questions.given())
     return invalid_argument("--t-low-grid needs questions with answers: give --task NAME or --questions FILE");
+  TemperaturePolicy policy;
+  policy.rule = TemperatureRule::kReset;
+  std::vector<double> t_lows = o.t_low_grid;
+  if (o.t_low) t_lows.push_back(*o.t_low);
+  for (const double t_low : t_lows) {
+    policy.t_low = static_cast<float>(t_low);
+    HB_TRY(check_policy(policy).with_context(o.t_low ? "--t-low" : "--t-low-grid"));
+  }
   return {};
 }
 
 Result<Calibration> run_calibration(const CalibrateOptions& options, Chat& chat) {
   Calibration out;
+  out.plan_path = plan_path(options, *chat.model);
+  std::unique_ptr<OutputTarget> plan_file;
+  if (!out.plan_path.empty()) {
+    HB_ASSIGN(plan_file, open_plan(out.plan_path));
+  }
   ChosenQuestions chosen;
   if (options.questions.given()) {
     HB_ASSIGN(chosen, choose_questions(options.questions, chat.model->summary().path));
   }
-  std::vector<std::string> prompts;
+  std::vector<std::string> texts;
   if (options.prompts.empty()) {
-    for (const Question& q : chosen.questions) prompts.push_back(q.prompt);
+    for (const Question& q : chosen.questions) texts.push_back(q.prompt);
   } else {
-    HB_ASSIGN(prompts, read_prompts(options.prompts));
+    HB_ASSIGN(texts, read_prompts(options.prompts));
   }
+  HB_ASSIGN(const std::vector<Prompt> prompts, make_prompts(chat, options, texts));
   out.prompts = static_cast<int64_t>(prompts.size());
-  HB_ASSIGN(out.entropies, generate(chat, options, prompts));
+  HB_ASSIGN(out.entropies, generate(chat, prompts));
   if (out.entropies.all.empty()) return invalid_data("the prompts gave no token");
-  out.values = {percentile(out.entropies.all, kQuantile), static_cast<float>(options.t_low.value_or(kDefaultTLow))};
+  out.tau0 = percentile(out.entropies.all, kQuantile);
+  out.t_low = options.t_low.value_or(kDefaultTLow);
   if (!options.t_low_grid.empty()) {
-    HB_ASSIGN(out.grid,
-              grid_t_low(chat, chosen.questions, options.samples, kConcurrent, out.values.tau0, options.t_low_grid));
-    out.values.t_low = out.grid->rows[out.grid->best].t_low;
+    HB_ASSIGN(out.grid, grid_t_low(chat, chosen.questions, options.samples, kConcurrent, out.tau0, options.t_low_grid));
+    out.t_low = out.grid->rows[out.grid->best].t_low;
   }
-  out.plan_path = plan_path(options, *chat.model);
-  if (!out.plan_path.empty()) HB_TRY(write_plan(out.plan_path, chat.model->plan(), out.values));
+  if (plan_file) {
+    out.plan_before = plan_before(options, *chat.model);
+    PrecisionPlan plan = chat.model->plan();
+    plan.reset = ResetValues{out.tau0, static_cast<float>(out.t_low)};
+    HB_TRY(plan_file->write(plan_to_json(plan)));
+  }
   return out;
 }
 
@@ -164,28 +222,34 @@ Json grid_json(const std::optional<TLowGrid>& grid) {
   return {{"questions", grid->fixed.questions}, {"samples", grid->fixed.samples}, {"fixed", fixed}, {"rows", rows}};
 }
 
+// The values hold for the plan they were found in, so that plan is written with them.
+std::string plan_change(const Chat& chat, const Calibration& c) {
+  if (c.plan_before.empty()) return "";
+  return fmt::format("; the folder's default plan was {}, and is now {}", c.plan_before, plan_text(chat.model->plan()));
+}
+
 std::string report(const CalibrateOptions& options, const Chat& chat, const Calibration& c) {
   const auto& [all, own] = c.entropies;
   if (options.json) {
-    return json_text(Json{{"tau0", c.values.tau0},
-                          {"t_low", c.values.t_low},
+    return json_text(Json{{"tau0", c.tau0},
+                          {"t_low", c.t_low},
                           {"tokens", all.size()},
                           {"prompts", c.prompts},
                           {"tau0_of_prompts", own},
                           {"t_low_grid", grid_json(c.grid)},
                           {"plan", chat.model->plan().preset},
                           {"seed", chat.completion.sampling.seed},
+                          {"plan_before", c.plan_before.empty() ? Json(nullptr) : Json(c.plan_before)},
                           {"written", c.plan_path.empty() ? Json(nullptr) : Json(c.plan_path)}});
   }
   const auto [least, most] = std::minmax_element(own.begin(), own.end());
   return fmt::format(
       "tau0 {:.4f} nats: {:g}th percentile of {} entropies of {} prompts at temperature {:g}; a prompt's own: {:.4f} "
       "to {:.4f}\n{}{}\n",
-      c.values.tau0, 100 * kQuantile, all.size(), c.prompts, kTemperature, *least, *most,
-      c.grid ? grid_text(*c.grid) : "",
-      c.plan_path.empty() ? fmt::format("a .gguf file holds no plan: give --reset-tau0 {:.4f} --reset-t-low {:g}",
-                                        c.values.tau0, c.values.t_low)
-                          : "written to " + c.plan_path);
+      c.tau0, 100 * kQuantile, all.size(), c.prompts, kTemperature, *least, *most, c.grid ? grid_text(*c.grid) : "",
+      c.plan_path.empty()
+          ? fmt::format("a .gguf file holds no plan: give --reset-tau0 {:.4f} --reset-t-low {:g}", c.tau0, c.t_low)
+          : "written to " + c.plan_path + plan_change(chat, c));
 }
 
 int calibrate(const CalibrateOptions& options) {
@@ -206,13 +270,11 @@ Command add_calibrate(CLI::App& app) {
   add_model_argument(flags, options->run.model);
   flags.option("--prompts", options->prompts, "A text file with one prompt a line (default: the questions' prompts)");
   add_question_flags(flags, options->questions);
-  flags.option("--t-low", options->t_low, "The low temperature to write beside tau0 (default: 0.3)")
-      ->check(CLI::Range(0.0, 100.0));
+  flags.option("--t-low", options->t_low, "The low temperature to write beside tau0 (default: 0.3)");
   flags
       .option("--t-low-grid", options->t_low_grid,
               "Try these low temperatures on the questions, e.g. 0.1,0.3,0.6, and write the most accurate")
-      ->delimiter(',')
-      ->check(CLI::Range(0.0, 100.0));
+      ->delimiter(',');
   flags.option("--samples", options->samples, "Answers to each question for each of --t-low-grid")
       ->check(whole_number(1, 10'000))
       ->capture_default_str();

@@ -48,7 +48,7 @@ Result<TLowGrid> grid_t_low(Chat& chat, std::span<const Question> questions, int
     options.sampling.policy.t_low = static_cast<float>(t_low);
     HB_TRY(check_policy(options.sampling.policy).with_context("--t-low-grid"));
     HB_ASSIGN(const auto own, answer(chat, questions, options, fmt::format("t_low {:g}", t_low)));
-    grid.rows.push_back({static_cast<float>(t_low), summarise(own, samples), accuracy_change(fixed, own, samples)});
+    grid.rows.push_back({t_low, summarise(own, samples), accuracy_change(fixed, own, samples)});
     const TLowRow &row = grid.rows.back(), &best = grid.rows[grid.best];
     const double lead = row.summary.accuracy.mean - best.summary.accuracy.mean;
     if (lead > 0 || (lead == 0 && row.t_low > best.t_low)) grid.best = grid.rows.size() - 1;

@@ -13,7 +13,7 @@
 namespace halfbyte::tools {
 
 struct TLowRow {
-  float t_low = 0;
+  double t_low = 0;  // as it was asked for
   EvalSummary summary;
   Interval change;  // accuracy less that at the fixed temperature, paired by question
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 
 namespace halfbyte::tools {
 namespace {
@@ -157,13 +156,6 @@ std::string roofline_svg(const RooflinePicture& picture) {
       "kernel's own peak</text>\n</svg>\n",
       kLeft, kHeight - 8);
   return out;
-}
-
-Status write_roofline_svg(const RooflinePicture& picture, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << roofline_svg(picture);
-  file.close();
-  return file ? Status() : invalid_argument(path + ": cannot be written, expected a path in a folder that is there");
 }
 
 }  // namespace halfbyte::tools

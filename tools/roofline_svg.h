@@ -27,6 +27,5 @@ struct RooflinePicture {
 };
 
 std::string roofline_svg(const RooflinePicture& picture);
-Status write_roofline_svg(const RooflinePicture& picture, const std::string& path);
 
 }  // namespace halfbyte::tools

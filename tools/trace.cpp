@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 
 #include "decode/logit_sums.h"
 #include "decode/reset.h"
+#include "output_target.h"
 #include "run.h"
 #include "text/detokenizer.h"
 #include "trace_record.h"
@@ -91,7 +91,8 @@ class Tracer {
     };
     std::partial_sort(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(kept), ids_.end(), likelier);
     ids_.resize(kept);
-    const std::vector<float> before = probabilities(ids_, 1.0f), after = probabilities(ids_, temperature);
+    const std::vector<float> before = probabilities(ids_, 1.0f);
+    const std::vector<float> after = temperature == 1.0f ? before : probabilities(ids_, temperature);
     std::vector<TraceCandidate> out;
     for (size_t i = 0; i < ids_.size(); ++i)
       out.push_back({ids_[i], std::string(tokenizer_.token_bytes(ids_[i])), before[i], after[i]});
@@ -113,11 +114,18 @@ Status check_options(const TraceOptions& options) {
     return invalid_argument("nothing to write: give --jsonl FILE, --html FILE or both");
   if (!options.reference.empty() && options.compare.empty())
     return invalid_argument("--reference names the model of --compare PLAN, which is missing");
+  if (options.jsonl == options.html)
+    return invalid_argument("--jsonl and --html name the same file; give each one of its own");
   return check_prompt_options(options.run);
 }
 
-// What the second plan makes of the same tokens, teacher-forced.
-Status compare(const TraceOptions& options, const Prompt& prompt, std::vector<TraceToken>& tokens, const Chat& chat) {
+// The plan that the answer is compared with, and the files that are written: all opened before the work.
+struct Outputs {
+  std::unique_ptr<Engine> other;
+  std::unique_ptr<OutputTarget> jsonl, html;
+};
+
+Result<std::unique_ptr<Engine>> open_other(const TraceOptions& options, const Chat& chat) {
   ModelOptions other = options.run.model;
   other.plan = options.compare;
   if (!options.reference.empty()) other.model = options.reference;
@@ -128,12 +136,30 @@ Status compare(const TraceOptions& options, const Prompt& prompt, std::vector<Tr
   if (model->summary().vocab != vocab)
     return invalid_argument(fmt::format("--compare: {} has a vocabulary of {} tokens, the traced model {}", path,
                                         model->summary().vocab, vocab));
-  HB_ASSIGN(const std::unique_ptr<Engine> engine, make_engine(model, other, 1));
+  return make_engine(model, other, 1);
+}
+
+Result<Outputs> open_outputs(const TraceOptions& options, const Chat& chat) {
+  Outputs out;
+  if (!options.jsonl.empty()) {
+    HB_ASSIGN(out.jsonl, OutputTarget::open(options.jsonl, "--jsonl"));
+  }
+  if (!options.html.empty()) {
+    HB_ASSIGN(out.html, OutputTarget::open(options.html, "--html"));
+  }
+  if (!options.compare.empty()) {
+    HB_ASSIGN(out.other, open_other(options, chat));
+  }
+  return out;
+}
+
+// What the second plan makes of the same tokens, teacher-forced.
+Status compare(Engine& other, const Prompt& prompt, std::vector<TraceToken>& tokens, const Chat& chat) {
   std::vector<int32_t> all = prompt.tokens;
   for (const TraceToken& t : tokens) all.push_back(t.token);
   ScoreOptions as_generated;
   as_generated.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
-  HB_ASSIGN(const ScoreResult score, engine->score(all, as_generated));
+  HB_ASSIGN(const ScoreResult score, other.score(all, as_generated));
   for (size_t i = 0; i < tokens.size(); ++i) {
     const size_t at = prompt.tokens.size() - 1 + i;
     const int32_t best = score.argmax[at];
@@ -143,22 +169,13 @@ Status compare(const TraceOptions& options, const Prompt& prompt, std::vector<Tr
   return {};
 }
 
-Status write_file(const std::string& path, const std::string& text) {
-  if (path == "-") return write_out(text) ? Status() : invalid_argument("stdout cannot be written");
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  return out ? Status() : invalid_argument(path + ": cannot be written");
-}
-
-Status write_files(const TraceOptions& options, const TraceHead& head, const std::vector<TraceToken>& tokens) {
-  if (!options.jsonl.empty()) {
+Status write_files(const Outputs& outputs, const TraceHead& head, const std::vector<TraceToken>& tokens) {
+  if (outputs.jsonl) {
     std::string lines;
     for (const TraceToken& t : tokens) lines += trace_json_line(t);
-    HB_TRY(write_file(options.jsonl, lines));
+    HB_TRY(outputs.jsonl->write(lines));
   }
-  if (!options.html.empty()) HB_TRY(write_file(options.html, trace_page(head, tokens)));
-  return {};
+  return outputs.html ? outputs.html->write(trace_page(head, tokens)) : Status();
 }
 
 // Generates and prints the answer (not where stdout gets the records).
@@ -188,6 +205,8 @@ int trace(const TraceOptions& options) {
   if (!chat.ok()) return fail(explain_missing_model(options.run, chat.status()));
   const auto prompt = make_prompt(*chat, options.run, **text);
   if (!prompt.ok()) return fail(prompt.status());
+  const auto outputs = open_outputs(options, *chat);
+  if (!outputs.ok()) return fail(outputs.status());
   if (!chat->policy_source.empty() && !options.run.quiet) note(sampling_line(*chat));
   auto tokens = generate(options, *chat, *prompt);
   if (!tokens.ok()) return fail(tokens.status());
@@ -197,9 +216,9 @@ int trace(const TraceOptions& options) {
   if (!chat->policy_source.empty()) head.t_high = chat->completion.sampling.policy.t_high;
   if (!options.compare.empty() && !cut && !tokens->empty()) {
     head.other_plan = options.compare + (options.reference.empty() ? "" : " of " + options.reference);
-    if (const Status status = compare(options, *prompt, *tokens, *chat); !status.ok()) return fail(status);
+    if (const Status status = compare(*outputs->other, *prompt, *tokens, *chat); !status.ok()) return fail(status);
   }
-  if (const Status status = write_files(options, head, *tokens); !status.ok()) return fail(status);
+  if (const Status status = write_files(*outputs, head, *tokens); !status.ok()) return fail(status);
   for (const std::string& file : {options.jsonl, options.html})
     if (!file.empty() && file != "-" && !options.run.quiet) note(fmt::format("{} tokens in {}", tokens->size(), file));
   return cut ? end_interrupted() : kDone;

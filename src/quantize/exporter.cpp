@@ -20,6 +20,7 @@
 #include "io/read_file.h"
 #include "quantize/export_config.h"
 #include "quantize/export_tokenizer.h"
+#include "quantize/exported_names.h"
 #include "quantize/output_folder.h"
 #include "quantize/safetensors_writer.h"
 
@@ -40,22 +41,6 @@ constexpr std::array<LinearPart, 7> kLinearParts = {{{"self_attn.q_proj", "qkv"}
                                                      {"mlp.gate_proj", "gate_up"},
                                                      {"mlp.up_proj", "gate_up"},
                                                      {"mlp.down_proj", "down"}}};
-
-// Files that belong to the tokenizer or the licence: copied as they are.
-constexpr std::array<std::string_view, 14> kCopiedFiles = {"tokenizer.json",
-                                                           "tokenizer_config.json",
-                                                           "special_tokens_map.json",
-                                                           "added_tokens.json",
-                                                           "vocab.json",
-                                                           "merges.txt",
-                                                           "tokenizer.model",
-                                                           "chat_template.jinja",
-                                                           "chat_template.json",
-                                                           "generation_config.json",
-                                                           "LICENSE",
-                                                           "LICENSE.txt",
-                                                           "NOTICE",
-                                                           "USE_POLICY.md"};
 
 struct Job {
   const TensorInfo* tensor = nullptr;

@@ -8,13 +8,16 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <system_error>
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/quote.h"
 #include "io/mapping_guard.h"
 #include "io/message.h"
+#include "quantize/exported_names.h"
 
 namespace halfbyte {
 namespace fs = std::filesystem;
@@ -29,12 +32,40 @@ void remove_unfinished() {
   if (folder != nullptr) fs::remove_all(*folder, ignored);
 }
 
-constexpr const char* kMarker = "halfbyte_plan.json";
-
 Status io_error(const std::string& path, const std::string& what, int error) {
   const std::string text = shown(path) + ": " + what + ": " + std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) return resource_exhausted(text + "; free some disk space and start again");
   return invalid_argument(text);
+}
+
+bool is_own_weights(const fs::path& path) {
+  std::string begin(8 + kOwnHeader.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin.substr(8) == kOwnHeader;
+}
+
+// Only what export_model wrote is replaced: its files, nothing beside them, and weights that say so. A plan alone says
+// nothing, for `halfbyte calibrate` writes one into any folder.
+Status check_own_folder(const std::string& out) {
+  bool weights = false;
+  std::error_code failure;
+  for (fs::directory_iterator it(out, failure), end; !failure && it != end; it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    const bool file = it->symlink_status(ignored).type() == fs::file_type::regular;
+    if (!file || !is_exported_name(name)) {
+      return invalid_argument("holds " + quote(name) +
+                              ", which Halfbyte did not write, so it is not replaced; remove it yourself");
+    }
+    if (!name.ends_with(".safetensors")) continue;
+    if (!is_own_weights(it->path())) {
+      return invalid_argument(name + " was not written by Halfbyte, so the folder is not replaced; remove it yourself");
+    }
+    weights = true;
+  }
+  if (failure) return invalid_argument("cannot be read: " + failure.message());
+  if (weights) return {};
+  return invalid_argument("has no weights that Halfbyte wrote, so it is not replaced; remove it yourself");
 }
 
 // Whether an existing `out` may be used or replaced. `replaces` is set when there is an old folder with contents.
@@ -51,18 +82,7 @@ Status check_target(const std::string& out, bool force, bool& replaces) {
   if (empty) return {};
   if (!force)
     return invalid_argument(shown(out) + ": exists and is not empty; name another folder, or replace it with --force");
-  for (fs::directory_iterator it(out, failure), end; !failure && it != end; it.increment(failure)) {
-    std::error_code ignored;
-    if (it->symlink_status(ignored).type() == fs::file_type::directory) {
-      return invalid_argument(
-          shown(out) +
-          ": has folders in it, so it is not one that Halfbyte wrote and is not replaced; remove it yourself");
-    }
-  }
-  if (!fs::is_regular_file(out + "/" + kMarker, failure)) {
-    return invalid_argument(shown(out) + ": has no " + kMarker +
-                            ", so it is not a folder that Halfbyte wrote and is not replaced; remove it yourself");
-  }
+  HB_TRY(check_own_folder(out).with_context(shown(out)));
   replaces = true;
   return {};
 }

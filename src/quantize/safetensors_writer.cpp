@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/quote.h"
+#include "quantize/exported_names.h"
 
 namespace halfbyte {
 namespace {
@@ -43,7 +44,7 @@ std::string file_name(size_t number, size_t count) {
 // Length and JSON, padded with spaces so that the data begins at a multiple of 64 bytes.
 std::string header_of(const std::vector<OutputTensor>& tensors) {
   // Written piece by piece: an ordered_json object is searched from its start at every insertion.
-  std::string json = R"({"__metadata__":{"format":"pt"})";  // transformers refuses files without it
+  std::string json(kOwnHeader);
   uint64_t offset = 0;
   for (const OutputTensor& tensor : tensors) {
     const Json entry = {{"dtype", dtype_info(tensor.dtype).name},

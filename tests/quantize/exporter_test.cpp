@@ -348,19 +348,33 @@ TEST_F(Export, ExistingFolders) {
   EXPECT_TRUE(export_model(folder_ / "model", out + "/", recipe("rtn")).ok());  // empty: used
   expect_failure(export_model(folder_ / "model", out, recipe("rtn")), invalid,
                  {out, "exists and is not empty", "--force"});
-  folder_.write("out/old", "x");
   EXPECT_TRUE(export_model(folder_ / "model", out, recipe("bf16"), force).ok());
-  EXPECT_EQ(names_in(out).count("old"), 0u);
   EXPECT_EQ(names_in(out).count("hf_quant_config.json"), 0u);
-  // A folder that Halfbyte did not write is never removed.
+  EXPECT_TRUE(export_model(folder_ / "model", out, recipe("rtn"), force).ok());
+  // What Halfbyte did not write is never removed.
+  folder_.write("out/thesis.txt", "years of work");
+  expect_failure(export_model(folder_ / "model", out, recipe("rtn"), force), invalid,
+                 {out, "thesis.txt", "not replaced"});
+  fs::remove(out + "/thesis.txt");
+  fs::create_directory(out + "/sub");
+  expect_failure(export_model(folder_ / "model", out, recipe("rtn"), force), invalid, {out, "sub", "not replaced"});
+  fs::remove(out + "/sub");
   fs::create_directory(folder_ / "mine");
   folder_.write("mine/thesis.txt", "years of work");
   expect_failure(export_model(folder_ / "model", folder_ / "mine", recipe("rtn"), force), invalid,
-                 {"no halfbyte_plan.json", "not replaced"});
-  folder_.write("mine/halfbyte_plan.json", "{}");
-  fs::create_directory(folder_ / "mine/sub");
-  expect_failure(export_model(folder_ / "model", folder_ / "mine", recipe("rtn"), force), invalid,
-                 {"has folders in it", "not replaced"});
+                 {"thesis.txt", "not replaced"});
+  // A downloaded model in which `halfbyte calibrate` has put a plan is not its own either.
+  write_tiny_folder(folder_, "downloaded");
+  fs::remove(folder_ / "downloaded/README.md");
+  folder_.write("downloaded/halfbyte_plan.json", "{}");
+  const auto downloaded = contents(folder_ / "downloaded");
+  expect_failure(export_model(folder_ / "model", folder_ / "downloaded", recipe("rtn"), force), invalid,
+                 {"model.safetensors", "was not written by Halfbyte", "not replaced"});
+  EXPECT_EQ(contents(folder_ / "downloaded"), downloaded);
+  fs::remove(folder_ / "downloaded/model.safetensors");
+  expect_failure(export_model(folder_ / "model", folder_ / "downloaded", recipe("rtn"), force), invalid,
+                 {"no weights that Halfbyte wrote"});
+  fs::remove_all(folder_ / "downloaded");
   EXPECT_EQ(read_file(folder_ / "mine/thesis.txt"), "years of work");
   folder_.write("file", "x");
   expect_failure(export_model(folder_ / "model", folder_ / "file", recipe("rtn"), force), invalid, {"is not a folder"});

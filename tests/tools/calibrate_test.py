@@ -42,7 +42,7 @@ def test_threshold_from_prompts(halfbyte, model, tmp_path):
     assert out["prompts"] == len(out["tau0_of_prompts"]) == 2 and out["tokens"] > 2 and out["t_low_grid"] is None
     assert min(out["tau0_of_prompts"]) <= out["tau0"] <= max(out["tau0_of_prompts"])
     written = json.loads((model / "halfbyte_plan.json").read_text())
-    assert written["reset"] == {"tau0": out["tau0"], "t_low": out["t_low"]} and out["t_low"] == pytest.approx(0.1)
+    assert written["reset"] == {"tau0": out["tau0"], "t_low": out["t_low"]} and out["t_low"] == 0.1
     traced = halfbyte("run", model, "--policy", "reset", "--plan", "bf16", "--max-tokens", "2", "hello")
     assert "calibrated" in traced.err and "t_low 0.1" in traced.err
     other = halfbyte("run", model, "--policy", "reset", "--plan", "w4a16", "--max-tokens", "2", "hello")
@@ -55,7 +55,7 @@ def test_low_temperature_by_grid(halfbyte, model, questions):
     grid = out["t_low_grid"]
     assert out["prompts"] == grid["questions"] == 6 and grid["samples"] == 2 and grid["fixed"]["accuracy"] == 1
     rows = {row["t_low"]: row for row in grid["rows"]}
-    assert list(rows) == [50, 0, pytest.approx(0.01)]
+    assert list(rows) == [50, 0, 0.01]
     assert rows[50]["accuracy"] < rows[0]["accuracy"]
     assert rows[50]["change"] == rows[50]["accuracy"] - 1 < 0
     best = max(row["accuracy"] for row in grid["rows"])
@@ -70,6 +70,36 @@ def test_grid_as_text(halfbyte, model, questions, tmp_path):
     assert (tmp_path / "plan.json").exists()
 
 
+def test_the_plan_that_is_written_is_said(halfbyte, model, questions):
+    r = halfbyte("calibrate", "reset", model, "--questions", questions, "--plan", "w4a4", "--max-tokens", "4")
+    assert "default plan was w4a16" in r.out and "is now w4a4" in r.out, r.out
+    again = halfbyte("calibrate", "reset", model, "--questions", questions, "--max-tokens", "4")
+    assert "default plan" not in again.out
+
+
+def test_what_cannot_be_written_is_said_first_and_nothing_is_left(halfbyte, model, questions, tmp_path):
+    prompts = tmp_path / "p.txt"
+    prompts.write_text("one\n")
+    for out, words in [(tmp_path / "no" / "x", "No such file"), (tmp_path, "Is a directory"), (prompts, "no plan")]:
+        r = halfbyte("calibrate", "reset", model, "--prompts", prompts, "-o", out)
+        assert r.code == 2 and words in r.err and r.err.count("\n") == 1, r.err
+    assert prompts.read_text() == "one\n"
+    (model / "halfbyte_plan.json").write_text("mine")
+    r = halfbyte("calibrate", "reset", model, "--prompts", prompts, "--plan", "bf16")
+    assert r.code == 2 and "no plan" in r.err and (model / "halfbyte_plan.json").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "p.txt", "q.jsonl"]
+
+
+def test_prompts_are_checked_before_the_first_is_answered(halfbyte, model, tmp_path):
+    prompts = tmp_path / "p.txt"
+    prompts.write_bytes(b"one\ntwo\xff\n")
+    r = halfbyte("calibrate", "reset", model, "--prompts", prompts)
+    assert r.code == 2 and f"{prompts}: line 2 is not UTF-8 at byte 3" in r.err
+    prompts.write_text("one\n" + "x" * 300 + "\n")
+    r = halfbyte("calibrate", "reset", model, "--prompts", prompts, "--ctx", "100")
+    assert r.code == 2 and "prompt 2" in r.err and "context of 100" in r.err
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["tau", "MODEL", "--prompts", "x"], ["'tau'", "expected reset"]),
     (["reset", "MODEL"], ["--prompts FILE"]),
@@ -77,7 +107,9 @@ def test_grid_as_text(halfbyte, model, questions, tmp_path):
     (["reset", "MODEL", "--prompts", "x", "--t-low-grid", "0.1"], ["--t-low-grid", "--task"]),
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1", "--t-low", "0.1"], ["--t-low-grid"]),
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "warm"], ["--t-low-grid"]),
-    (["reset", "MODEL", "--questions", "Q", "--t-low", "-1"], ["--t-low"]),
+    *[(["reset", "MODEL", "--questions", "Q", f"--t-low={bad}"], ["--t-low", "0 to 100"])
+      for bad in ("-1", "nan", "inf", "1e30")],
+    (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1,nan"], ["--t-low-grid", "0 to 100"]),
 ])
 def test_bad_input(halfbyte, model, questions, arguments, words):
     names = {"MODEL": model, "Q": questions}

@@ -54,9 +54,5 @@ TEST(RooflineSvg, NothingMeasuredIsAnEmptyFrame) {
   EXPECT_NE(svg.find("</svg>"), std::string::npos);
 }
 
-TEST(RooflineSvg, AFileThatCannotBeWrittenIsAnError) {
-  EXPECT_FALSE(write_roofline_svg(two_kernels(), "/no/such/folder/a.svg").ok());
-}
-
 }  // namespace
 }  // namespace halfbyte::tools

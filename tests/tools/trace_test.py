@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import tiny_chat
-from conftest import clean_environment
+from conftest import BINARY, clean_environment
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
@@ -100,6 +100,29 @@ def test_refusals(halfbyte, model, tmp_path):
             (["--jsonl", "-", "--compare", "w5"], "w5")):
         r = halfbyte("trace", model, "Hi", *args)
         assert r.code == 2 and expected in r.err and r.err.splitlines()[-1].startswith("error: "), (args, r.err)
+
+
+def test_files_appear_whole_or_not_at_all(halfbyte, model, tmp_path):
+    """A path that cannot be written is said before the work, and what was there stays until the new page is whole."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for flag, path, words in [("--jsonl", folder / "no" / "x", "No such file"), ("--html", folder, "Is a directory")]:
+        r = halfbyte("trace", model, "Hi", flag, path)
+        assert r.code == 2 and r.out == "" and f"{flag}: " in r.err and words in r.err, r.err
+    r = halfbyte("trace", model, "Hi", "--jsonl", folder / "x", "--html", folder / "x")
+    assert r.code == 2 and "same file" in r.err
+    r = halfbyte("trace", model, "Hi", "--html", folder / "x", "--compare", "w9")
+    assert r.code == 2 and r.out == "" and "w9" in r.err
+    page = folder / "page.html"
+    page.write_text("old")
+    page.chmod(0o640)
+    big = subprocess.run(["/bin/sh", "-c", 'ulimit -f 1; exec "$@"', "sh", BINARY, "trace", model, "Hi", "--html", page],
+                         capture_output=True, text=True, env=clean_environment())
+    assert big.returncode == 2 and "File too large" in big.stderr and page.read_text() == "old"
+    assert [p.name for p in folder.iterdir()] == ["page.html"]
+    assert halfbyte("trace", model, "Hi", "--html", page).code == 0
+    assert "<html" in page.read_text() and page.stat().st_mode & 0o777 == 0o640
+    assert halfbyte("trace", model, "Hi", "--html", "/dev/null").code == 0
 
 
 def test_a_text_that_ends_the_script_stays_text(halfbyte, model, tmp_path):
