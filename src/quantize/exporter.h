@@ -39,7 +39,7 @@ struct ExportProgress {
 };
 
 struct ExportOptions {
-  // Replace an existing folder. Only one that holds halfbyte_plan.json, so that no other folder is ever removed.
+  // Replace an existing folder. Only one that export_model wrote and that nothing was added to.
   bool force = false;
   uint64_t shard_bytes = 5'000'000'000;
   int threads = 0;  // 0: the physical cores this process may use
