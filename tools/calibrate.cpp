@@ -99,7 +99,8 @@ Result<Entropies> generate(Chat& chat, const std::vector<Prompt>& prompts) {
                                            [](const OutputDelta&) { return !interrupted(); }));
     if (c.finish == FinishReason::kCancelled) return cancelled("interrupted");
     std::vector<double> own;
-    for (const TokenEvent& e : c.events) own.push_back(e.entropy);
+    for (const TokenEvent& e : c.events)
+      if (!e.forced) own.push_back(e.entropy);
     if (own.empty()) continue;
     out.tau0.push_back(percentile(own, kQuantile));
     out.all.insert(out.all.end(), own.begin(), own.end());

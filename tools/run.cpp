@@ -22,6 +22,10 @@ Json logprobs_json(const TextModel& text, const std::vector<TokenEvent>& events)
   Json out = Json::array();
   for (const TokenEvent& e : events) {
     Json token = entry(e.logprob.value_or(TokenLogprob{e.token, 0}));
+    if (e.forced) {
+      token["logprob"] = nullptr;
+      token["forced"] = true;
+    }
     token["top"] = Json::array();
     for (const TokenLogprob& t : e.top) token["top"].push_back(entry(t));
     out.push_back(std::move(token));

@@ -37,6 +37,7 @@ class Tracer {
     TraceToken t;
     t.index = static_cast<int64_t>(tokens_.size());
     t.token = e.token;
+    t.forced = e.forced;
     text_.push(e.token, t.text);
     t.entropy = e.entropy;
     t.temperature = e.temperature;

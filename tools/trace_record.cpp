@@ -34,6 +34,7 @@ Json full_json(const TraceToken& t) {
   out["top"] = Json::array();
   for (const TraceCandidate& c : t.top)
     out["top"].push_back({{"token", c.token}, {"text", c.text}, {"before", c.before}, {"after", c.after}});
+  if (t.forced) out["forced"] = true;
   if (t.other)
     out["other"] = {{"token", t.other->token},
                     {"text", t.other->text},

@@ -31,6 +31,7 @@ struct TraceToken {
   int32_t token = 0;
   std::string text;  // what the token adds to the text: empty while a character is unfinished
   bool reasoning = false;
+  bool forced = false;              // put there by the thinking budget
   float entropy = 0;                // nats, raw logits
   double step_mean = 0;             // H_step
   double running_mean = 0;          // H_bar

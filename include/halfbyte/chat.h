@@ -65,8 +65,8 @@ struct CompletionOptions {
   bool split_reasoning = true;                      // false: reasoning stays in the answer, tags and all
   std::function<void(const TokenEvent&)> on_token;  // sees each token before its text, on the caller's thread
   // Most tokens of reasoning; -1: no bound. When they are spent, the model's reasoning is closed for it: the text below
-  // and the closing tag are put behind what it said, and it goes on with the answer. The forced tokens count among
-  // the answer's tokens, have no event, and a temperature policy begins anew behind them. Needs split_reasoning.
+  // and the closing tag take the place of what it would draw (Engine::force), and it goes on with the answer in the same
+  // request. The forced tokens count among the answer's tokens and for max_tokens. Needs split_reasoning.
   int64_t thinking_budget = -1;
   std::string budget_text = "\n\nI have to answer now.";
 };

@@ -56,7 +56,7 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
 };
 
-// submit, cancel and metrics are thread-safe; step, score and the taps belong to one thread.
+// submit, cancel, force and metrics are thread-safe; step, score and the taps belong to one thread.
 class Engine {
  public:
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const EngineOptions& options = {});
@@ -67,6 +67,11 @@ class Engine {
   Result<uint64_t> submit(GenerateRequest request);
   // Takes effect within one step. Unknown ids are ignored.
   void cancel(uint64_t request);
+  // The request's next tokens are these, in place of drawn ones; then it goes on drawing. Nothing is read twice: keys and
+  // values, penalties and a temperature policy go on as if the model had drawn them. Called between two steps it holds
+  // from the next token on; called again it adds to what still waits. A stop token among them ends the request, as does
+  // its limit. kInvalidArgument: token ids out of range. Unknown ids are ignored.
+  Status force(uint64_t request, std::vector<int32_t> tokens);
 
   // One engine step: schedules, runs the model, samples, accepts. Returns what was generated, in request order.
   // With nothing to do it returns an empty vector at once.

@@ -46,8 +46,9 @@ struct TokenEvent {
   float entropy = 0;                        // nats, raw logits; when asked for, or under a policy
   float temperature = 1;                    // the one used; 0 for greedy
   std::optional<TemperatureChoice> choice;  // why, under a policy
-  std::optional<TokenLogprob> logprob;
-  std::vector<TokenLogprob> top;  // most likely first
+  std::optional<TokenLogprob> logprob;      // none of a forced token
+  std::vector<TokenLogprob> top;            // most likely first
+  bool forced = false;  // by Engine::force; entropy, temperature and `top` are those of the draw it replaced
   FinishReason finish = FinishReason::kNone;
   std::string error;  // for kError
 };

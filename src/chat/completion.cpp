@@ -25,14 +25,21 @@ class Run {
                      options.sampling.policy.rule != TemperatureRule::kFixed) {}
 
   Status all(const std::vector<int32_t>& prompt) {
-    std::vector<int32_t> tokens = prompt;
-    if (budget_spent()) HB_TRY(close_reasoning(tokens));
-    while (out_.finish == FinishReason::kNone) {
-      HB_TRY(request(tokens));
-      if (!closing_) break;
-      tokens = prompt;
-      tokens.insert(tokens.end(), out_.token_ids.begin(), out_.token_ids.end());
-      HB_TRY(close_reasoning(tokens));
+    GenerateRequest request;
+    request.prompt = prompt;
+    request.max_tokens = options_.max_tokens;
+    request.stop_tokens = stop_tokens(engine_.model(), model_);
+    request.sampling = options_.sampling;
+    request.step_classes = model_.step_classes;
+    HB_ASSIGN(id_, engine_.submit(std::move(request)));
+    if (budget_spent()) HB_TRY(close_reasoning());
+    while (engine_.busy()) {
+      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
+      for (const TokenEvent& e : events)
+        if (e.request == id_) HB_TRY(take(e));
+      // Also before the first token: a long prompt can be interrupted.
+      if (events.empty() && !ended_) ask({});
+      if (stopped_) engine_.cancel(id_);
     }
     measure();
     OutputDelta rest;
@@ -43,32 +50,6 @@ class Run {
   }
 
  private:
-  // One request of the engine, to its end or to the end of the budget.
-  Status request(const std::vector<int32_t>& tokens) {
-    GenerateRequest request;
-    request.prompt = tokens;
-    if (options_.max_tokens > 0) request.max_tokens = options_.max_tokens - static_cast<int64_t>(out_.token_ids.size());
-    request.stop_tokens = stop_tokens(engine_.model(), model_);
-    request.sampling = options_.sampling;
-    request.step_classes = model_.step_classes;
-    stopped_ = ended_ = closing_ = false;
-    const auto submitted = engine_.submit(std::move(request));
-    if (submitted.status().code() == StatusCode::kResourceExhausted && closed_) {
-      out_.finish = FinishReason::kLength;  // the forced words filled the context
-      return {};
-    }
-    HB_ASSIGN(const uint64_t id, submitted);
-    while (engine_.busy()) {
-      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
-      for (const TokenEvent& e : events)
-        if (e.request == id) HB_TRY(take(e));
-      // Also before the first token: a long prompt can be interrupted.
-      if (events.empty() && !ended_) ask({});
-      if (stopped_) engine_.cancel(id);
-    }
-    return {};
-  }
-
   Status take(const TokenEvent& e) {
     if (e.finish == FinishReason::kError) return internal_error("the engine gave the request up: " + e.error);
     if (!stopped_ && e.token >= 0) {
@@ -77,11 +58,11 @@ class Run {
       if (keep_events_) out_.events.push_back(e);
       if (options_.on_token) options_.on_token(e);
       push(e.token);
-      if (!stopped_ && e.finish == FinishReason::kNone && budget_spent()) stopped_ = closing_ = true;
+      if (!stopped_ && budget_spent()) HB_TRY(close_reasoning());
     }
     if (e.finish != FinishReason::kNone) {
       ended_ = true;
-      if (out_.finish == FinishReason::kNone && !closing_) out_.finish = e.finish;
+      if (out_.finish == FinishReason::kNone) out_.finish = e.finish;
     }
     return {};
   }
@@ -101,20 +82,11 @@ class Run {
            text_.reasoning_tokens() >= options_.thinking_budget;
   }
 
-  // Puts the end of the reasoning behind `tokens`, as far as max_tokens allows.
-  Status close_reasoning(std::vector<int32_t>& tokens) {
+  // The next tokens are the end of the reasoning.
+  Status close_reasoning() {
     closed_ = true;
-    HB_ASSIGN(const std::vector<int32_t> forced,
-              model_.tokenizer->encode(options_.budget_text + std::string(kCloseReasoning)));
-    for (const int32_t token : forced) {
-      if (out_.finish != FinishReason::kNone) return {};
-      tokens.push_back(token);
-      push(token);
-      if (options_.max_tokens > 0 && static_cast<int64_t>(out_.token_ids.size()) >= options_.max_tokens &&
-          out_.finish == FinishReason::kNone)
-        out_.finish = FinishReason::kLength;
-    }
-    return {};
+    HB_ASSIGN(std::vector<int32_t> end, model_.tokenizer->encode(options_.budget_text + std::string(kCloseReasoning)));
+    return engine_.force(id_, std::move(end));
   }
 
   void append(const OutputDelta& delta) {
@@ -145,11 +117,11 @@ class Run {
   Completion& out_;
   OutputText text_;
   bool keep_events_;
+  uint64_t id_ = 0;  // of the engine's request
   const Stopwatch clock_;
   double first_ = 0, last_ = 0;  // seconds to the first and to the last token
   bool stopped_ = false;         // we want no more of this request
   bool ended_ = false;           // the engine has said so
-  bool closing_ = false;         // because the budget is spent
   bool closed_ = false;          // the reasoning's end has been forced
 };
 

@@ -41,8 +41,7 @@ struct Engine::Impl {
   Scheduler scheduler;
   ActivationTap tap;
   LogitsTap logits_tap;
-  std::vector<std::unique_ptr<Request>> arrivals;
-  std::vector<uint64_t> cancellations;
+  InboxContents arrivals;
   EngineMetrics counters;
   // What metrics() hands out.
   mutable std::mutex metrics_mutex;
@@ -64,9 +63,10 @@ Result<std::vector<TokenEvent>> Engine::Impl::step() {
 }
 
 void Engine::Impl::take_inbox(std::vector<TokenEvent>& events) {
-  inbox.take(arrivals, cancellations);
-  for (std::unique_ptr<Request>& request : arrivals) scheduler.add(std::move(request));
-  for (const uint64_t id : cancellations) {
+  inbox.take(arrivals);
+  for (std::unique_ptr<Request>& request : arrivals.requests) scheduler.add(std::move(request));
+  for (const ForcedTokens& forced : arrivals.forced) scheduler.force(forced.request, forced.tokens);
+  for (const uint64_t id : arrivals.cancellations) {
     const std::unique_ptr<Request> request = scheduler.remove(id);
     if (request == nullptr) continue;
     TokenEvent event;
@@ -76,7 +76,6 @@ void Engine::Impl::take_inbox(std::vector<TokenEvent>& events) {
     events.push_back(std::move(event));
   }
   arrivals.clear();
-  cancellations.clear();
 }
 
 void Engine::Impl::count(const BatchPlan& plan) {
@@ -169,6 +168,12 @@ Result<uint64_t> Engine::submit(GenerateRequest request) {
 void Engine::cancel(uint64_t request) {
   impl_->inbox.cancel(request);
 }
+Status Engine::force(uint64_t request, std::vector<int32_t> tokens) {
+  HB_TRY(check_tokens(tokens, impl_->model->config().vocab).with_context("forced tokens"));
+  impl_->inbox.force({request, std::move(tokens)});
+  return {};
+}
+
 Result<std::vector<TokenEvent>> Engine::step() {
   return impl_->step();
 }

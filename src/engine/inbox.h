@@ -1,4 +1,4 @@
-// What other threads ask of the engine: the two things that cross threads are requests and cancellations.
+// What other threads ask of the engine: requests, cancellations, and tokens that a request must take.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,24 @@
 
 namespace halfbyte {
 
+struct ForcedTokens {
+  uint64_t request = 0;
+  std::vector<int32_t> tokens;
+};
+
+// What waited in the inbox, in order of arrival.
+struct InboxContents {
+  std::vector<std::unique_ptr<Request>> requests;
+  std::vector<uint64_t> cancellations;
+  std::vector<ForcedTokens> forced;
+
+  void clear() {
+    requests.clear();
+    cancellations.clear();
+    forced.clear();
+  }
+};
+
 // Thread-safe.
 class Inbox {
  public:
@@ -20,25 +38,29 @@ class Inbox {
   // kResourceExhausted when as many requests wait as may.
   Status submit(std::unique_ptr<Request> request) {
     const std::lock_guard lock(mutex_);
-    const int64_t waiting = waiting_ + static_cast<int64_t>(requests_.size());
+    const int64_t waiting = waiting_ + static_cast<int64_t>(contents_.requests.size());
     if (waiting >= max_waiting_)
       return resource_exhausted(std::to_string(waiting) + " requests are waiting, at most " +
                                 std::to_string(max_waiting_) + " may; try again when some have finished");
-    requests_.push_back(std::move(request));
+    contents_.requests.push_back(std::move(request));
     return {};
   }
 
   void cancel(uint64_t id) {
     const std::lock_guard lock(mutex_);
-    cancellations_.push_back(id);
+    contents_.cancellations.push_back(id);
   }
 
-  // Moves everything out, in order of arrival. `requests` and `cancellations` must be empty.
-  void take(std::vector<std::unique_ptr<Request>>& requests, std::vector<uint64_t>& cancellations) {
+  void force(ForcedTokens forced) {
     const std::lock_guard lock(mutex_);
-    waiting_ += static_cast<int64_t>(requests_.size());
-    requests.swap(requests_);
-    cancellations.swap(cancellations_);
+    contents_.forced.push_back(std::move(forced));
+  }
+
+  // Moves everything out. `contents` must be empty; its memory is kept for the next arrivals.
+  void take(InboxContents& contents) {
+    const std::lock_guard lock(mutex_);
+    waiting_ += static_cast<int64_t>(contents_.requests.size());
+    std::swap(contents, contents_);
   }
 
   // How many requests the scheduler holds in its queue.
@@ -50,15 +72,14 @@ class Inbox {
   // Requests not yet taken, and those in the scheduler's queue.
   int64_t waiting() const {
     const std::lock_guard lock(mutex_);
-    return waiting_ + static_cast<int64_t>(requests_.size());
+    return waiting_ + static_cast<int64_t>(contents_.requests.size());
   }
 
  private:
   const int64_t max_waiting_;
   mutable std::mutex mutex_;
   int64_t waiting_ = 0;
-  std::vector<std::unique_ptr<Request>> requests_;
-  std::vector<uint64_t> cancellations_;
+  InboxContents contents_;
 };
 
 }  // namespace halfbyte

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct Request {
   std::optional<TemperatureState> policy;  // when one chooses the temperature
   std::unique_ptr<std::byte[]> saved_kv;   // bytes of a preempted request's pages, in order
   std::string failure;                     // set by the runner: ends the request, and only this one
+  std::deque<int32_t> forced;              // the next tokens, in place of drawn ones
 
   bool in_prompt() const { return computed < prompt_tokens; }
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }

@@ -40,6 +40,14 @@ std::unique_ptr<Request> Scheduler::remove(uint64_t id) {
   return request;
 }
 
+void Scheduler::force(uint64_t id, std::span<const int32_t> tokens) {
+  const auto add_to = [&](const std::unique_ptr<Request>& request) {
+    if (request->id == id) request->forced.insert(request->forced.end(), tokens.begin(), tokens.end());
+  };
+  std::for_each(running_.begin(), running_.end(), add_to);
+  std::for_each(waiting_.begin(), waiting_.end(), add_to);
+}
+
 const BatchPlan& Scheduler::next() {
   plan_.clear();
   plan_decode_rows();
@@ -126,6 +134,25 @@ void Scheduler::add_segment(Request& request, RowRole role, int64_t rows) {
   plan_.sampled += samples ? 1 : 0;
 }
 
+void Scheduler::take_token(Request& request, const SampledToken& drawn, TokenEvent& event) {
+  event.forced = !request.forced.empty();
+  event.token = drawn.token;
+  if (event.forced) {
+    event.token = request.forced.front();
+    request.forced.pop_front();
+  } else {
+    event.logprob = drawn.logprob;
+  }
+  request.tokens.push_back(event.token);
+  if (request.history) request.history->add_generated(event.token);
+  if (request.policy) request.policy->accept(step_class(*request.ask.step_classes, event.token));
+  event.entropy = drawn.entropy;
+  event.temperature = drawn.temperature;
+  event.choice = drawn.choice;
+  event.top = drawn.top;
+  event.finish = finish_reason(request, event.token);
+}
+
 void Scheduler::accept(const BatchPlan& plan, std::span<const SampledToken> sampled, std::vector<TokenEvent>& events) {
   events.reserve(events.size() + plan.segments.size() + plan.save.size());
   for (const PageSave& save : plan.save) {
@@ -150,17 +177,7 @@ void Scheduler::accept(const BatchPlan& plan, std::span<const SampledToken> samp
       event.finish = FinishReason::kError;
       event.error = request.failure;
     } else {
-      const SampledToken& token = sampled[next_token];
-      request.tokens.push_back(token.token);
-      if (request.history) request.history->add_generated(token.token);
-      if (request.policy) request.policy->accept(step_class(*request.ask.step_classes, token.token));
-      event.token = token.token;
-      event.entropy = token.entropy;
-      event.temperature = token.temperature;
-      event.choice = token.choice;
-      event.logprob = token.logprob;
-      event.top = token.top;
-      event.finish = finish_reason(request, token.token);
+      take_token(request, sampled[next_token], event);
     }
     if (segment.samples) ++next_token;
     const bool finished = event.finish != FinishReason::kNone;

@@ -35,6 +35,9 @@ class Scheduler {
   // Removes the request wherever it is and gives it back; null when it is not here.
   std::unique_ptr<Request> remove(uint64_t id);
 
+  // Adds to the tokens that the request takes in place of drawn ones; an unknown id is ignored.
+  void force(uint64_t id, std::span<const int32_t> tokens);
+
   // What runs now. Valid until the next call.
   const BatchPlan& next();
   // Takes the tokens of the plan's sampling segments, in order: appends them, ends requests, frees pages. One event for
@@ -56,6 +59,8 @@ class Scheduler {
   void preempt_youngest();
   int64_t add_prompt_segment(Request& request, int64_t budget);
   void add_segment(Request& request, RowRole role, int64_t rows);
+  // Appends the drawn token, or the forced one that takes its place, and fills the event.
+  static void take_token(Request& request, const SampledToken& drawn, TokenEvent& event);
 
   SchedulerLimits limits_;
   BlockManager& blocks_;

@@ -154,6 +154,31 @@ TEST_F(CompletionTest, ThinkingBudgetForcesTheAnswer) {
   }
 }
 
+// The forced tokens are part of the one request: the prompt is read once, and every token has its event.
+TEST_F(CompletionTest, ThinkingBudgetReadsNothingTwice) {
+  CompletionOptions o = options(60);
+  o.split_reasoning = true;
+  o.sampling.logprobs = 1;
+  o.thinking_budget = 4;
+  const uint64_t read = engine_->metrics().prompt_tokens;
+  const auto c = complete(*engine_, text_, Prompt{{'a', 'b', 'c'}, "x<think>\n"}, o, nullptr);
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_EQ(engine_->metrics().prompt_tokens - read, 3u);
+  const auto forced = text_.tokenizer->encode(o.budget_text + "\n</think>\n\n");
+  ASSERT_EQ(c->events.size(), c->token_ids.size());
+  ASSERT_GT(c->events.size(), 4 + forced->size());
+  for (size_t i = 0; i < c->events.size(); ++i) {
+    const TokenEvent& e = c->events[i];
+    EXPECT_EQ(e.position, static_cast<int64_t>(3 + i));
+    EXPECT_EQ(e.forced, i >= 4 && i < 4 + forced->size()) << i;
+    EXPECT_EQ(e.logprob.has_value(), !e.forced) << i;
+    EXPECT_EQ(e.top.size(), 1u);
+    if (e.forced) {
+      EXPECT_EQ(e.token, (*forced)[i - 4]) << i;
+    }
+  }
+}
+
 TEST_F(CompletionTest, ThinkingBudgetKeepsTheOtherBounds) {
   CompletionOptions o = options(12);
   o.split_reasoning = true;

@@ -103,6 +103,61 @@ TEST(Policy, OffIsNoPolicy) {
   EXPECT_EQ(run({off}, {}), run({none}, {}));
 }
 
+// Forcing the tokens that a request would have drawn changes nothing: cache, penalties and the policy's state go on; other
+// tokens are taken in their place, whenever they come.
+TEST(Policy, ForcedTokensGoOnWithTheSameState) {
+  GenerateRequest r = request(2);
+  r.max_tokens = 24;
+  r.sampling.frequency_penalty = 0.5f;
+  const Trace free = run({r}, {})[0];
+  const auto forced_run = [&](size_t after, std::vector<int32_t> tokens) {
+    auto engine = Engine::create(tiny_model("qwen3", "w4a4", "ref"), {});
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    const uint64_t id = (*engine)->submit(r).value();
+    std::vector<TokenEvent> all;
+    const auto force = [&] { EXPECT_TRUE((*engine)->force(id, tokens).ok()); };
+    if (after == 0) force();
+    while ((*engine)->busy()) {
+      const auto events = (*engine)->step();
+      EXPECT_TRUE(events.ok()) << events.status().message();
+      all.insert(all.end(), events->begin(), events->end());
+      if (all.size() == after && after > 0) force();
+    }
+    return all;
+  };
+  for (const size_t after : {0, 1, 9}) {
+    const auto at = free.tokens.begin() + static_cast<ptrdiff_t>(after);
+    const auto all = forced_run(after, {at, at + 6});
+    ASSERT_EQ(all.size(), free.tokens.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].token, free.tokens[i]) << i;
+      EXPECT_EQ(all[i].forced, i >= after && i < after + 6) << i;
+      EXPECT_EQ(all[i].entropy, free.numbers[6 * i]) << i;
+      EXPECT_EQ(all[i].choice->step_mean, free.numbers[6 * i + 2]) << i;
+      EXPECT_EQ(all[i].choice->running_mean, free.numbers[6 * i + 3]) << i;
+    }
+  }
+  // Other tokens, past the limit: the request ends where it ends.
+  const auto other = forced_run(20, {5, 6, 7, 8, 9, 10});
+  ASSERT_EQ(other.size(), 24u);
+  EXPECT_EQ(other[20].token, 5);
+  EXPECT_EQ(other[23].token, 8);
+  EXPECT_EQ(other[23].finish, FinishReason::kLength);
+  // A stop token among them ends it.
+  r.stop_tokens = {6};
+  const auto stopped = forced_run(0, {5, 6, 7});
+  ASSERT_EQ(stopped.size(), 2u);
+  EXPECT_EQ(stopped[1].finish, FinishReason::kStop);
+}
+
+TEST(Policy, ForcedTokensAreChecked) {
+  auto engine = Engine::create(tiny_model("qwen3", "w4a4", "ref"), {});
+  ASSERT_TRUE(engine.ok());
+  EXPECT_THAT((*engine)->force(1, {3, 131}).message(), HasSubstr("forced tokens: token 131 at place 1"));
+  EXPECT_TRUE((*engine)->force(77, {3}).ok());  // nobody's
+  EXPECT_TRUE((*engine)->step()->empty());
+}
+
 TEST(Policy, NeedsStepClassesAndGoodValues) {
   auto engine = Engine::create(tiny_model("qwen3", "w4a4", "ref"), {});
   ASSERT_TRUE(engine.ok());

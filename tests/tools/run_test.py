@@ -106,6 +106,23 @@ def test_logprobs(halfbyte, model):
     assert halfbyte("run", model, "z", "--logprobs", 21, "--json").code == 2
 
 
+def test_think_budget_ends_the_reasoning_in_the_same_request(halfbyte, model):
+    args = ("run", model, "Hi", "--json", "--think-budget", "2", "--logprobs", "1")
+    out = json.loads(halfbyte(*args).out)
+    said = "\n\nI have to answer now.\n</think>\n\n"
+    assert out["reasoning"] == "a" + said.removesuffix("</think>\n\n")
+    assert out["text"] == "<think>ab</think>Done"  # what this model says behind a newline
+    forced = [e.get("forced", False) for e in out["logprobs"]]
+    count = len(said.replace("</think>", "<"))  # one token a byte, one the tag
+    assert forced == [False] * 2 + [True] * count + [False] * 9
+    assert all((e["logprob"] is None) == f for e, f in zip(out["logprobs"], forced))
+    assert [e["id"] for e in out["logprobs"]] == out["token_ids"]
+    # What is forced counts for --max-tokens; no reasoning, nothing to end.
+    cut = json.loads(halfbyte(*args, "--max-tokens", "10").out)
+    assert (cut["finish_reason"], cut["token_ids"], cut["text"]) == ("length", out["token_ids"][:10], "")
+    assert json.loads(halfbyte(*args, "--no-think").out)["text"] == "Done"
+
+
 def test_plans_and_kernels(halfbyte, model):
     for plan in ("bf16", "w4a16", "w4a8", "w4a4", "w4a16-mxfp4", "w4a4,kv=f32"):
         out = json.loads(halfbyte("run", model, "Hi", "--json", "--plan", plan).out)
