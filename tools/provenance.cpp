@@ -69,7 +69,8 @@ std::vector<std::pair<std::string, int>> stored_formats(const LoadPlan& plan) {
   for (const LinearTask* task : linears(plan)) {
     LinearFacts facts = task->facts;
     facts.bias = nullptr;  // says nothing about the format
-    ++counts[describe(facts)];
+    const bool fp8 = facts.quant == ModuleQuant::kFP8 || facts.quant == ModuleQuant::kMXFP8;
+    ++counts[describe(facts) + (fp8 ? fmt::format("; {} from loading on", name_of(task->plan.weights)) : "")];
   }
   std::vector<std::pair<std::string, int>> out(counts.begin(), counts.end());
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.second > b.second; });

@@ -20,7 +20,8 @@ constexpr const char* kSuffixes[] = {"weight",          "weight_packed",
                                      "weight_scale_2",  "weight_global_scale",
                                      "input_scale",     "input_global_scale",
                                      "pre_quant_scale", "bias",
-                                     "k_scale",         "qweight"};
+                                     "k_scale",         "qweight",
+                                     "input_scale_2"};
 constexpr DType kTypes[] = {DType::kU8,  DType::kF8E4M3, DType::kF32,       DType::kBF16,
                             DType::kF16, DType::kI8,     DType::kGgufNVFP4, DType::kGgufMXFP4};
 constexpr ModuleQuant kQuants[] = {ModuleQuant::kNone,      ModuleQuant::kNVFP4, ModuleQuant::kNVFP4W4A16,

@@ -16,6 +16,7 @@ struct Parts {
   const TensorInfo *weight_scale = nullptr, *weight_scale_inv = nullptr;
   const TensorInfo *weight_scale_2 = nullptr, *weight_global_scale = nullptr;
   const TensorInfo *input_scale = nullptr, *input_global_scale = nullptr;
+  const TensorInfo* input_scale_2 = nullptr;  // Quark's NVFP4: the block scales' own scale, which is all that is static
   const TensorInfo* pre_quant_scale = nullptr;
 };
 constexpr std::pair<std::string_view, const TensorInfo * Parts::*> kParts[] = {
@@ -28,6 +29,7 @@ constexpr std::pair<std::string_view, const TensorInfo * Parts::*> kParts[] = {
     {"weight_global_scale", &Parts::weight_global_scale},
     {"input_scale", &Parts::input_scale},
     {"input_global_scale", &Parts::input_global_scale},
+    {"input_scale_2", &Parts::input_scale_2},
     {"pre_quant_scale", &Parts::pre_quant_scale}};
 
 // Of the KV cache; the loader takes them from here.
@@ -46,7 +48,6 @@ constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
     {"act_global_scale", "FP-Quant"},
     {"forward_hadamard_matrix", "FP-Quant (rotated weights)"},
     {"backward_hadamard_matrix", "FP-Quant (rotated weights)"},
-    {"input_scale_2", "Quark NVFP4"},
     {"weight_zero_point", "asymmetric integer weights"},
     {"input_zero_point", "asymmetric integer activations"},
     {"weight_shape", "integer weights of compressed-tensors"},
@@ -92,7 +93,9 @@ Status collect(const TensorSource& source, std::string_view module, Parts& parts
   for (const auto& [one, other] : {std::pair{parts.weight, parts.weight_packed},
                                    {parts.weight_scale, parts.weight_scale_inv},
                                    {parts.weight_scale_2, parts.weight_global_scale},
-                                   {parts.input_scale, parts.input_global_scale}}) {
+                                   {parts.input_scale, parts.input_global_scale},
+                                   {parts.input_scale, parts.input_scale_2},
+                                   {parts.input_global_scale, parts.input_scale_2}}) {
     if (one != nullptr && other != nullptr)
       return source.error(*one, "lies beside " + quote(other->name) +
                                     ", which means the same in another scheme; expected one of them: export again");
@@ -139,7 +142,7 @@ Status check_packed(const TensorSource& source, const std::string& module, const
   facts.divisors = &weight == parts.weight_packed;
   const auto in_scheme = [&](const TensorInfo* found, bool divisor) -> Status {
     if (found == nullptr || divisor == facts.divisors) return {};
-    return source.error(*found, "is of " + std::string(divisor ? "compressed-tensors" : "ModelOpt") +
+    return source.error(*found, "is of " + std::string(divisor ? "compressed-tensors" : "ModelOpt or Quark") +
                                     ", but the weight " + quote(weight.name) +
                                     " is not: a multiplier would be taken for a divisor; export the "
                                     "checkpoint again");
@@ -147,6 +150,7 @@ Status check_packed(const TensorSource& source, const std::string& module, const
   HB_TRY(in_scheme(parts.weight_global_scale, true));
   HB_TRY(in_scheme(parts.weight_scale_2, false));
   HB_TRY(in_scheme(parts.input_global_scale, true));
+  HB_TRY(in_scheme(parts.input_scale_2, false));
   if (facts.block_scales == nullptr || parts.weight_scale_inv != nullptr)
     return missing(source, weight, module + ".weight_scale", "is a packed U8 weight");
   if (facts.block_scales->dtype == DType::kU8) {
@@ -342,7 +346,7 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
   facts.bias = parts.bias;
   facts.block_scales = either(parts.weight_scale, parts.weight_scale_inv);
   facts.tensor_scale = either(parts.weight_scale_2, parts.weight_global_scale);
-  facts.input_scale = either(parts.input_scale, parts.input_global_scale);
+  facts.input_scale = either(either(parts.input_scale, parts.input_global_scale), parts.input_scale_2);
   facts.pre_scale = parts.pre_quant_scale;
   const ModuleQuant listed = quant.for_module(module);
   switch (facts.weight->dtype) {

@@ -12,22 +12,53 @@ Result<std::string_view> text_at(const JsonValue& object, std::string_view key) 
   return std::string_view();
 }
 
-// {"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0", ...}, ...}
-Result<ModuleQuant> quark_quant(const JsonValue& spec) {
-  const auto weight = spec.find_set("weight");
-  if (!weight) return ModuleQuant::kNone;
-  if (weight->is_array()) return unsupported_quant(*weight, "has two levels of scales (Quark's NVFP4)");
-  HB_ASSIGN(const std::string_view type, text_at(*weight, "dtype"));
-  HB_ASSIGN(const std::string_view scheme, text_at(*weight, "qscheme"));
-  HB_ASSIGN(const std::string_view scale, text_at(*weight, "scale_format"));
-  int64_t size = 0;
-  if (const auto group_size = weight->find_set("group_size")) {
-    HB_ASSIGN(size, group_size->as_int(-1, 1 << 20));
+// {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0", ...}
+struct QuarkSpec {
+  std::string_view type, scheme, scale;
+  int64_t group_size = 0;
+};
+
+Result<QuarkSpec> read_spec(const JsonValue& json) {
+  QuarkSpec spec;
+  HB_ASSIGN(spec.type, text_at(json, "dtype"));
+  HB_ASSIGN(spec.scheme, text_at(json, "qscheme"));
+  HB_ASSIGN(spec.scale, text_at(json, "scale_format"));
+  if (const auto group_size = json.find_set("group_size")) {
+    HB_ASSIGN(spec.group_size, group_size->as_int(-1, 1 << 20));
   }
-  if (type == "fp4" && scheme == "per_group" && size == 32 && scale == "e8m0") return ModuleQuant::kMXFP4;
-  if (type == "fp8_e4m3" && (scheme == "per_tensor" || scheme == "per_channel")) return ModuleQuant::kFP8;
-  return unsupported_quant(
-      *weight, "has weights of type " + quote(type) + ", " + quote(scheme) + ", group size " + std::to_string(size));
+  return spec;
+}
+
+Status unsupported_spec(const JsonValue& json, const QuarkSpec& spec) {
+  return unsupported_quant(json, "has weights of type " + quote(spec.type) + ", " + quote(spec.scheme) +
+                                     ", group size " + std::to_string(spec.group_size));
+}
+
+// Two stages, of which the second quantises the first one's scales: NVFP4. Both of its scales multiply (amd-quark 0.13,
+// export/nn/modules/realquantizer.py), as ModelOpt's do. Activations go through the same two stages; none: weight-only.
+Result<ModuleQuant> two_stages(const JsonValue& layer, const JsonValue& weight) {
+  HB_ASSIGN(const auto stages, weight.elements());
+  if (stages.size() != 2)
+    return unsupported_quant(weight, "has " + std::to_string(stages.size()) + " stages, expected one or two");
+  HB_ASSIGN(const QuarkSpec first, read_spec(stages[0]));
+  HB_ASSIGN(const QuarkSpec second, read_spec(stages[1]));
+  if (first.type != "fp4" || first.scheme != "per_group" || first.group_size != 16)
+    return unsupported_spec(stages[0], first);
+  if (second.type != "fp8_e4m3" || second.scheme != "per_tensor") return unsupported_spec(stages[1], second);
+  return layer.find_set("input_tensors") ? ModuleQuant::kNVFP4 : ModuleQuant::kNVFP4W4A16;
+}
+
+// {"weight": a spec or a list of stages, "input_tensors": the same, ...}
+Result<ModuleQuant> quark_quant(const JsonValue& layer) {
+  const auto weight = layer.find_set("weight");
+  if (!weight) return ModuleQuant::kNone;
+  if (weight->is_array()) return two_stages(layer, *weight);
+  HB_ASSIGN(const QuarkSpec spec, read_spec(*weight));
+  if (spec.type == "fp4" && spec.scheme == "per_group" && spec.group_size == 32 && spec.scale == "e8m0")
+    return ModuleQuant::kMXFP4;
+  if (spec.type == "fp8_e4m3" && (spec.scheme == "per_tensor" || spec.scheme == "per_channel"))
+    return ModuleQuant::kFP8;
+  return unsupported_spec(*weight, spec);
 }
 
 }  // namespace

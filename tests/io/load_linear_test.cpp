@@ -106,6 +106,23 @@ TEST_F(LoadLinear, MissingInputScaleIsWeightOnly) {
   EXPECT_TRUE(warnings_.empty());
 }
 
+// Quark's name for it; both scales multiply.
+TEST_F(LoadLinear, QuarksInputScale) {
+  Packed p;
+  p.with_input = false;
+  const auto with = [&](const SafetensorsFile& file) { return load(file, ModuleQuant::kNVFP4); };
+  const std::string name = std::string(kModule) + ".input_scale_2";
+  HB_ASSERT_OK(const QuantLinear w, with(file_of(p).add(name, "F32", {}, bytes_of<float>({0.25f}))));
+  EXPECT_EQ(w.input_scale, 0.25f);
+  EXPECT_EQ(w.tensor_scale, 0.5f);
+  EXPECT_TRUE(warnings_.empty());
+  expect_failure(with(file_of(p).add(name, "F32", {}, bytes_of<float>({0.0f}))), StatusCode::kInvalidData,
+                 {"input_scale_2'"});
+  p.with_input = true;
+  expect_failure(with(file_of(p).add(name, "F32", {}, bytes_of<float>({0.25f}))), StatusCode::kInvalidData,
+                 {"input_scale'", "input_scale_2'", "means the same in another scheme"});
+}
+
 // Some W4A16 files carry input scales that mean nothing.
 TEST_F(LoadLinear, WeightOnlyIgnoresInputScale) {
   Packed p;

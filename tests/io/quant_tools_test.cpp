@@ -124,11 +124,29 @@ TEST(Quark, Mxfp4AndFp8) {
   EXPECT_EQ(q.for_module("lm_head"), kNone);
   EXPECT_EQ(q.for_module("model.layers.0.mlp.gate"), kNone);
   EXPECT_EQ(q.for_module("model.layers.0.mlp.gate_proj"), kMXFP4);
-  expect_failure(from_config(R"({"quant_method":"quark","global_quant_config":{"weight":[{"dtype":"fp4"}]}})"),
-                 StatusCode::kUnsupported, {"two levels of scales"});
   expect_failure(from_config(R"({"quant_method":"quark","global_quant_config":{"weight":{"dtype":"int4"}}})"),
                  StatusCode::kUnsupported, {"'int4'"});
   expect_failure(from_config(R"({"quant_method":"quark"})"), StatusCode::kInvalidData, {"global_quant_config"});
+}
+
+// As amd-quark 0.13 describes its scheme "nvfp4": the scales of the first stage are quantised by the second.
+TEST(Quark, Nvfp4InTwoStages) {
+  const std::string fp4 = R"({"dtype":"fp4","qscheme":"per_group","group_size":16,"scale_format":"float32"})";
+  const std::string fp8 = R"({"dtype":"fp8_e4m3","qscheme":"per_tensor","is_scale_quant":true})";
+  const auto read = [](const std::string& weight, const std::string& input) {
+    return from_config(R"({"quant_method":"quark","global_quant_config":{"weight":)" + weight + R"(,"input_tensors":)" +
+                       input + R"(},"exclude":["lm_head"]})");
+  };
+  const std::string stages = "[" + fp4 + "," + fp8 + "]";
+  HB_ASSERT_OK(const QuantConfig both, read(stages, stages));
+  EXPECT_EQ(both.for_module("model.layers.0.mlp.up_proj"), kNVFP4);
+  EXPECT_EQ(both.for_module("lm_head"), kNone);
+  HB_ASSERT_OK(const QuantConfig weights, read(stages, "null"));
+  EXPECT_EQ(weights.for_module("model.layers.0.mlp.up_proj"), kNVFP4W4A16);
+  expect_failure(read("[" + fp4 + "]", "null"), StatusCode::kUnsupported, {"1 stages"});
+  expect_failure(read("[" + fp8 + "," + fp4 + "]", "null"), StatusCode::kUnsupported, {"'fp8_e4m3'"});
+  expect_failure(read("[" + fp4 + R"(,{"dtype":"fp8_e5m3","qscheme":"per_tensor"}])", "null"), StatusCode::kUnsupported,
+                 {"'fp8_e5m3'"});
 }
 
 TEST(PlainMethods, Mxfp4AndFp8) {
