@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/foreign_file.h"
 #include "io/message.h"
 
 namespace halfbyte {
@@ -22,6 +23,17 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+// A name that is there but can hold no weights: a link to nothing (half a cache of the hub), a folder, a pipe.
+Status check_name(const std::string& path) {
+  std::error_code failure;
+  const fs::file_status own = fs::symlink_status(path, failure);
+  if (own.type() == fs::file_type::not_found || is_file(path)) return {};
+  if (own.type() != fs::file_type::symlink) return invalid_data(shown(path) + ": is not a regular file");
+  const std::string target = fs::read_symlink(path, failure).string();
+  return invalid_data(shown(path) + ": is a link to " + quote(target) +
+                      ", which is not a file that is there; download the model again");
+}
+
 // "Qwen/Qwen3-0.6B": what people know a model by.
 bool is_hub_name(const std::string& path) {
   const size_t slash = path.find('/');
@@ -30,17 +42,20 @@ bool is_hub_name(const std::string& path) {
 }
 
 Result<Location> locate_file(const std::string& path) {
-  char magic[4] = {};
+  char bytes[64] = {};
   std::ifstream file(path, std::ios::binary);
   if (!file) return invalid_data(shown(path) + ": cannot be opened: " + std::strerror(errno));
-  file.read(magic, sizeof magic);
-  if (std::string_view(magic, 4) == "GGUF") return Location{Location::Kind::kGguf, "", {path}};
+  file.read(bytes, sizeof bytes);
+  const std::string_view begin(bytes, static_cast<size_t>(file.gcount()));
+  HB_TRY(refuse_foreign_file(path, begin));
+  if (begin.starts_with("GGUF")) return Location{Location::Kind::kGguf, "", {path}};
   if (path.ends_with(".safetensors")) return Location{Location::Kind::kSafetensors, parent_of(path), {path}};
   if (path.ends_with(".safetensors.index.json"))
     return Location{Location::Kind::kIndexedSafetensors, parent_of(path), {path}};
   if (path.ends_with("/config.json") || path == "config.json") return locate(parent_of(path));
-  return invalid_data(shown(path) + ": is no model file: starts with " + quote({magic, 4}) +
-                      "; expected a Hugging Face folder, a .gguf file (starts with 'GGUF') or a .safetensors file");
+  return invalid_data(
+      shown(path) + ": is no model file: " + (begin.empty() ? "is empty" : "starts with " + quote(begin.substr(0, 4))) +
+      "; expected a Hugging Face folder, a .gguf file (starts with 'GGUF') or a .safetensors file");
 }
 
 }  // namespace
@@ -73,6 +88,7 @@ Result<Location> locate(const std::string& path) {
   // transformers' order: the single file before the index.
   const std::string single = join_path(path, "model.safetensors"),
                     index = join_path(path, "model.safetensors.index.json");
+  for (const std::string& name : {single, index}) HB_TRY(check_name(name));
   if (is_file(single)) return Location{Location::Kind::kSafetensors, path, {single}};
   if (is_file(index)) return Location{Location::Kind::kIndexedSafetensors, path, {index}};
   std::vector<std::string> ggufs;

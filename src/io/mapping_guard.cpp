@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "io/foreign_file.h"
+
 namespace halfbyte {
 namespace {
 
@@ -82,6 +84,7 @@ void on_sigbus(int signal, siginfo_t* info, void* /*context*/) {
 
 Result<std::shared_ptr<const MappedFile>> open_guarded(const std::string& path) {
   HB_ASSIGN(std::shared_ptr<MappedFile> file, MappedFile::open(path));
+  HB_TRY(refuse_foreign_file(path, first_bytes(file->bytes())));
   auto guarded = std::make_shared<Guarded>(std::move(file));
   const MappedFile* raw = guarded->file.get();
   return std::shared_ptr<const MappedFile>(std::move(guarded), raw);

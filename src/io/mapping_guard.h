@@ -17,7 +17,7 @@
 
 namespace halfbyte {
 
-// MappedFile::open, and the mapping is known to the guard as long as it lives.
+// MappedFile::open of a file of a model (refuse_foreign_file), and the mapping is known to the guard as long as it lives.
 Result<std::shared_ptr<const MappedFile>> open_guarded(const std::string& path);
 
 // Installs a SIGBUS handler for the whole process: a fault inside a guarded mapping writes one line to stderr and exits

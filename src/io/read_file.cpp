@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/file_descriptor.h"
+#include "io/foreign_file.h"
 #include "io/message.h"
 
 namespace halfbyte {
@@ -41,6 +42,7 @@ Result<std::optional<std::string>> read_small_file(const std::string& path) {
     done += static_cast<size_t>(n);
   }
   text.resize(done);
+  HB_TRY(refuse_foreign_file(path, text));
   return std::optional<std::string>(std::move(text));
 }
 
