@@ -16,6 +16,8 @@ BpeVocab to_bpe_vocab(const GgufVocab& vocab) {
   BpeVocab out;
   out.tokens = vocab.tokens;
   out.merges = vocab.merges;
+  out.scores = vocab.scores;
+  out.space_prefix = vocab.space_prefix;
   for (const TokenizerAddedToken& t : vocab.added) out.added.push_back({static_cast<int32_t>(t.id), t.text, t.special});
   out.pre = vocab.pre;
   out.bos = vocab.bos;

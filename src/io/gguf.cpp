@@ -383,6 +383,9 @@ Result<std::optional<double>> GgufFile::number(std::string_view key) const {
     number = std::bit_cast<float>(static_cast<uint32_t>(little_endian(value->bytes)));
   } else if (!value->array && value->type == GgufType::kF64) {
     number = std::bit_cast<double>(little_endian(value->bytes));
+  } else if (value->array || !is_integer(value->type)) {
+    return error(key,
+                 std::string("is ") + (value->array ? "an array" : type_name(value->type)) + ", expected a number");
   } else {
     HB_ASSIGN(const auto whole, integer(key, INT64_MIN, INT64_MAX));
     number = static_cast<double>(*whole);
@@ -441,6 +444,18 @@ Result<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
     if (!number) return error(key, "holds a number above 2^63");
     out.push_back(*number);
   }
+  return out;
+}
+
+Result<std::vector<float>> GgufFile::floats(std::string_view key) const {
+  std::vector<float> out;
+  const GgufValue* value = find(key);
+  if (value == nullptr) return out;
+  if (value->type != GgufType::kF32)
+    return error(key, std::string("holds ") + type_name(value->type) + ", expected float32");
+  out.reserve(value->count);
+  for (uint64_t i = 0; i < value->count; ++i)
+    out.push_back(std::bit_cast<float>(static_cast<uint32_t>(little_endian(value->bytes.subspan(i * 4, 4)))));
   return out;
 }
 

@@ -58,6 +58,7 @@ class GgufFile {
   Result<std::optional<std::string_view>> string(std::string_view key) const;
   Result<std::vector<std::string_view>> strings(std::string_view key) const;  // empty when absent
   Result<std::vector<int64_t>> integers(std::string_view key) const;          // a scalar is an array of one
+  Result<std::vector<float>> floats(std::string_view key) const;              // F32; may be NaN or infinite
 
   Status error(std::string_view key, const std::string& text) const;  // "model.gguf: metadata key 'x': <text>"
 
@@ -75,7 +76,7 @@ class GgufFile {
 Result<HfConfig> gguf_config(const GgufFile& file, std::vector<float> rope_freqs);
 // general.sampling.* and the end-of-text tokens.
 Result<GenerationConfig> gguf_generation_config(const GgufFile& file);
-// tokenizer.ggml.*; kUnsupported for anything but byte-level BPE, kNotFound without a vocabulary.
+// tokenizer.ggml.*; kUnsupported for anything but BPE ("gpt2", "llama"), kNotFound without a vocabulary.
 Result<GgufVocab> gguf_vocab(const GgufFile& file);
 // Chat templates and the texts of special tokens.
 Result<TokenizerSource> gguf_tokenizer_source(const GgufFile& file);

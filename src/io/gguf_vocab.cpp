@@ -48,6 +48,17 @@ void sort_tokens(const std::vector<int64_t>& types, GgufVocab& vocab) {
   }
 }
 
+Status read_scores(const GgufFile& file, GgufVocab& vocab) {
+  HB_ASSIGN(vocab.scores, file.floats("tokenizer.ggml.scores"));
+  if (vocab.scores.size() != vocab.tokens.size())
+    return file.error("tokenizer.ggml.scores", "has " + std::to_string(vocab.scores.size()) +
+                                                   " numbers, but there are " + std::to_string(vocab.tokens.size()) +
+                                                   " tokens");
+  HB_ASSIGN(const auto prefix, file.boolean("tokenizer.ggml.add_space_prefix"));
+  vocab.space_prefix = prefix.value_or(true);
+  return {};
+}
+
 Status read_chat_templates(const GgufFile& file, std::vector<ChatTemplateText>& out) {
   HB_ASSIGN(const auto main, file.string("tokenizer.chat_template"));
   if (main) out.push_back({"default", std::string(*main)});
@@ -67,9 +78,11 @@ Status read_chat_templates(const GgufFile& file, std::vector<ChatTemplateText>& 
 Result<GgufVocab> gguf_vocab(const GgufFile& file) {
   HB_ASSIGN(const auto model, file.string("tokenizer.ggml.model"));
   if (!model) return not_found(file.name() + ": holds no vocabulary (no metadata key 'tokenizer.ggml.model')");
-  if (*model != "gpt2") {
-    return unsupported(file.error("tokenizer.ggml.model",
-                                  "is " + quote(*model) + ", which is not supported; supported: gpt2 (byte-level BPE)")
+  const bool sentencepiece = *model == "llama";
+  if (*model != "gpt2" && !sentencepiece) {
+    return unsupported(file.error("tokenizer.ggml.model", "is " + quote(*model) +
+                                                              ", which is not supported; supported: gpt2 (byte-level "
+                                                              "BPE) and llama (SentencePiece's BPE)")
                            .message());
   }
   GgufVocab vocab;
@@ -95,7 +108,9 @@ Result<GgufVocab> gguf_vocab(const GgufFile& file) {
   HB_TRY(read_id(file, "tokenizer.ggml.padding_token_id", tokens.size(), vocab.pad));
   HB_ASSIGN(const auto add_bos, file.boolean("tokenizer.ggml.add_bos_token"));
   HB_ASSIGN(const auto add_eos, file.boolean("tokenizer.ggml.add_eos_token"));
-  const bool by_default = std::find(kBosByDefault.begin(), kBosByDefault.end(), vocab.pre) != kBosByDefault.end();
+  if (sentencepiece) HB_TRY(read_scores(file, vocab));
+  const bool by_default =
+      sentencepiece || std::find(kBosByDefault.begin(), kBosByDefault.end(), vocab.pre) != kBosByDefault.end();
   vocab.add_bos = add_bos.value_or(by_default) && vocab.bos.has_value();
   vocab.add_eos = add_eos.value_or(false);
   sort_tokens(types, vocab);

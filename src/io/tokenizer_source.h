@@ -22,12 +22,14 @@ struct TokenizerAddedToken {
   bool special = false;
 };
 
-// A GGUF file's vocabulary as plain arrays (tokenizer.ggml.*), for text's BpeVocab. Only byte-level BPE ("gpt2") is
-// read; other models are kUnsupported.
+// A GGUF file's vocabulary as plain arrays (tokenizer.ggml.*), for text's BpeVocab. Byte-level BPE ("gpt2") and
+// SentencePiece's BPE ("llama") are read; other models are kUnsupported.
 struct GgufVocab {
   std::string pre;                  // pre-tokeniser: "gpt-2", "smollm", "qwen2", "llama-bpe", ...; "default" if absent
   std::vector<std::string> tokens;  // by id; byte-level alphabet text for normal tokens, plain text for added ones
   std::vector<std::string> merges;  // "a b", in rank order
+  std::vector<float> scores;        // "llama": one a token; else empty
+  bool space_prefix = true;         // "llama": text begins with a space that is not there
   std::vector<TokenizerAddedToken> added;  // control tokens (special) and user-defined ones, by id
   std::optional<int32_t> bos, eos, eot, unk, pad;
   bool add_bos = false;

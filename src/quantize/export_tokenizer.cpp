@@ -97,6 +97,9 @@ Status check_texts(const GgufVocab& vocab) {
 }  // namespace
 
 Result<std::string> make_tokenizer_json(const GgufVocab& vocab) {
+  if (!vocab.scores.empty())
+    return unsupported(
+        "the vocabulary is SentencePiece's, for which no tokenizer.json is written; copy the original model's");
   HB_ASSIGN(const PreRules rules, rules_of(vocab.pre));
   HB_TRY(check_texts(vocab));
   Json added = Json::array();

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -95,7 +97,27 @@ bool append_alphabet_bytes(std::string_view text, std::string& out) {
   return true;
 }
 
+// The byte of "<0x0A>", else -1.
+int byte_token(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
+  int byte = 0;
+  const auto [end, failure] = std::from_chars(text.data() + 3, text.data() + 5, byte, 16);
+  return failure == std::errc() && end == text.data() + 5 ? byte : -1;
+}
+
+// Splits of a token cost its length squared to look at; real tokens are below 100 bytes.
+constexpr size_t kMaxScoredToken = 512;
+
 }  // namespace
+
+void append_with_spaces(std::string_view text, std::string& out) {
+  constexpr std::string_view kMark = "\u2581";
+  for (size_t at; (at = text.find(kMark)) != std::string_view::npos; text.remove_prefix(at + kMark.size())) {
+    out.append(text, 0, at);
+    out.push_back(' ');
+  }
+  out += text;
+}
 
 bool bytes_from_alphabet(std::string_view text, std::string& out) {
   out.clear();
@@ -155,8 +177,33 @@ void BpeModel::encode(std::string_view piece, BpeScratch& scratch, std::vector<i
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
 }
 
+// A character that is no token is its bytes where all of them have tokens.
+void BpeModel::first_characters(std::string_view piece, std::vector<int32_t>& ids) const {
+  const char* p = piece.data();
+  const char* const end = p + piece.size();
+  bool last_unknown = false;
+  while (p < end) {
+    const char* next = p;
+    utf8_next(next);
+    const std::string_view character(p, static_cast<size_t>(next - p));
+    p = next;
+    bool unknown = false;
+    if (const auto id = find(character)) {
+      ids.push_back(*id);
+    } else {
+      for (const char c : character) unknown = unknown || byte_ids_[static_cast<unsigned char>(c)] == kNoToken;
+      if (!unknown)
+        for (const char c : character) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+      else if (unk_ != kNoToken && !(fuse_unk_ && last_unknown))
+        ids.push_back(unk_);
+    }
+    last_unknown = unknown;
+  }
+}
+
 void BpeModel::first_ids(std::string_view piece, std::vector<int32_t>& ids) const {
   ids.clear();
+  if (characters_) return first_characters(piece, ids);
   bool last_unknown = false;
   for (const char c : piece) {
     const int32_t id = byte_ids_[static_cast<unsigned char>(c)];
@@ -182,7 +229,7 @@ void BpeModel::merge_short(std::string_view piece, BpeScratch& scratch) const {
   std::vector<int32_t>& ids = scratch.ids;
   std::array<uint32_t, kShortPiece> ranks;  // of the merge of i and i + 1
   size_t pairs = ids.empty() ? 0 : ids.size() - 1;
-  if (ids.size() == piece.size() && unk_ == kNoToken) {  // one token a byte
+  if (ids.size() == piece.size() && unk_ == kNoToken && !characters_) {  // one token a byte
     for (size_t i = 0; i < pairs; ++i) {
       ranks[i] = byte_ranks_[static_cast<unsigned char>(piece[i]) * 256u + static_cast<unsigned char>(piece[i + 1])];
     }
@@ -286,8 +333,10 @@ void MergeQueue::clear() {
   next_ = 0;
 }
 
-BpeModel::Builder::Builder() : model_(new BpeModel) {
+BpeModel::Builder::Builder(BpeSpelling spelling) : model_(new BpeModel) {
   model_->seed_ = make_hash_seed();
+  model_->characters_ = spelling == BpeSpelling::kSentencePiece;
+  model_->byte_ids_.fill(kNoToken);
 }
 BpeModel::Builder::~Builder() = default;
 
@@ -298,9 +347,20 @@ void BpeModel::Builder::reserve(size_t tokens, size_t merges, size_t text_bytes)
   model_->arena_.reserve(text_bytes);
 }
 
+bool BpeModel::Builder::append_spelt(std::string_view text, std::string& out) const {
+  if (!model_->characters_) return append_alphabet_bytes(text, out);
+  append_with_spaces(text, out);
+  return true;
+}
+
 Status BpeModel::Builder::add_token(int32_t id, std::string_view text) {
   const size_t begin = model_->arena_.size();
-  if (!append_alphabet_bytes(text, model_->arena_)) {
+  if (const int byte = model_->characters_ ? byte_token(text) : -1; byte >= 0) {
+    const char c = static_cast<char>(byte);
+    if (id >= 0) model_->byte_ids_[static_cast<size_t>(byte)] = id;
+    return add_text(id, {&c, 1}, Kind::kByte);
+  }
+  if (!append_spelt(text, model_->arena_)) {
     model_->arena_.resize(begin);
     return add_text(id, text, Kind::kPlain);
   }
@@ -325,7 +385,10 @@ Status BpeModel::Builder::add_text(int32_t id, std::string_view text, Kind kind)
 // An added token that the vocabulary has too must be the same there.
 Status BpeModel::Builder::check_added(const Pending& token) {
   const std::string_view text = std::string_view(model_->arena_).substr(token.begin, token.length);
-  const bool in_alphabet = bytes_from_alphabet(text, bytes_);
+  bytes_.clear();
+  // A space that is written as one is no mark: such a text is not in SentencePiece's vocabulary.
+  const bool plain = model_->characters_ && text.find(' ') != std::string_view::npos;
+  const bool in_alphabet = !plain && append_spelt(text, bytes_);
   const std::optional<int32_t> known = in_alphabet ? model_->find(bytes_) : std::nullopt;
   if (known && *known != token.id) {
     return invalid_data(
@@ -378,7 +441,8 @@ Status BpeModel::Builder::seal() {
     encodable_[static_cast<size_t>(token.id)] = true;
   }
   pending_ = {};
-  for (size_t b = 0; b < 256; ++b) {
+  bytes_.clear();
+  for (size_t b = 0; b < 256 && !model.characters_; ++b) {
     const char byte = static_cast<char>(b);
     model.byte_ids_[b] = model.find({&byte, 1}).value_or(kNoToken);
   }
@@ -407,9 +471,9 @@ Status BpeModel::Builder::add_merge(std::string_view left, std::string_view righ
   HB_TRY(seal());
   MergeTexts& merge = batch_.emplace_back();
   merge.begin = bytes_.size();
-  bool in_alphabet = append_alphabet_bytes(left, bytes_);
+  bool in_alphabet = append_spelt(left, bytes_);
   merge.middle = bytes_.size();
-  in_alphabet = in_alphabet && append_alphabet_bytes(right, bytes_);
+  in_alphabet = in_alphabet && append_spelt(right, bytes_);
   merge.end = bytes_.size();
   if (!in_alphabet) {
     return invalid_data(fmt::format("merge {} ({} and {}) is not in the byte-level alphabet",
@@ -422,6 +486,44 @@ Status BpeModel::Builder::add_merge(std::string_view left, std::string_view righ
   __builtin_prefetch(&model_->slots_[merge.left_hash & mask]);
   __builtin_prefetch(&model_->slots_[merge.right_hash & mask]);
   return batch_.size() < kMergeBatch ? Status() : flush_merges();
+}
+
+// Enters the ways to make the token out of two.
+void BpeModel::Builder::add_splits(int32_t id, uint32_t rank) {
+  BpeModel& model = *model_;
+  const std::string_view text = model.token_bytes(id);
+  const char* p = text.data();
+  for (utf8_next(p); p < text.data() + text.size(); utf8_next(p)) {
+    const auto middle = static_cast<size_t>(p - text.data());
+    const auto left = model.find(text.substr(0, middle)), right = model.find(text.substr(middle));
+    if (!left || !right) continue;
+    grow_merges(++splits_);
+    insert_merge(*left, *right, rank);
+  }
+}
+
+Status BpeModel::Builder::add_scores(std::span<const float> scores) {
+  HB_TRY(seal());
+  BpeModel& model = *model_;
+  std::vector<int32_t> order;
+  for (size_t id = 0; id < model.spans_.size(); ++id) {
+    if (!encodable_[id]) continue;
+    const std::string_view text = model.token_bytes(static_cast<int32_t>(id));
+    if (id >= scores.size() || !std::isfinite(scores[id]))
+      return invalid_data(fmt::format("token {} ({}) has no finite score", id, quote(text)));
+    if (text.size() > kMaxScoredToken)
+      return unsupported(
+          fmt::format("token {} ({}) has {} bytes, the limit is {}", id, quote(text), text.size(), kMaxScoredToken));
+    order.push_back(static_cast<int32_t>(id));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
+  });
+  for (const int32_t id : order) {
+    add_splits(id, static_cast<uint32_t>(model.merged_.size()));
+    model.merged_.push_back(id);
+  }
+  return {};
 }
 
 // The tables are larger than the caches near the core, so each step first asks for the memory of the next one, for a
@@ -479,12 +581,15 @@ Result<std::unique_ptr<const BpeModel>> BpeModel::Builder::build(const Options& 
   model.fuse_unk_ = options.fuse_unk;
   model.ignore_merges_ = options.ignore_merges;
   if (options.unk_token) {
-    const auto id = bytes_from_alphabet(*options.unk_token, bytes_) ? model.find(bytes_) : std::nullopt;
+    bytes_.clear();
+    const auto id = append_spelt(*options.unk_token, bytes_) ? model.find(bytes_) : std::nullopt;
     if (!id)
       return invalid_data(fmt::format("unk_token {} is not a token of the vocabulary", quote(*options.unk_token)));
     model.unk_ = *id;
+  } else if (!model.characters_ && model.missing_bytes().size() == 256) {
+    return invalid_data("no token is a single byte, so that all text would be lost; this is no byte-level vocabulary");
   }
-  model.fill_byte_ranks();
+  if (!model.characters_) model.fill_byte_ranks();
   model.reachable_ = std::make_unique<std::atomic<uint8_t>[]>(model.spans_.size());
   return std::unique_ptr<const BpeModel>(std::move(model_));
 }

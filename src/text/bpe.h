@@ -1,7 +1,7 @@
-// Byte-level byte-pair encoding: the vocabulary, the merges, and the encoding of one piece.
+// Byte-pair encoding: the vocabulary, the merges, and the encoding of one piece.
 //
-// Encoding a piece starts with one token a byte and joins, again and again, the neighbours whose merge has the lowest
-// rank (the leftmost pair among equals), until no neighbours have a merge.
+// Encoding a piece starts with one token a byte (SentencePiece's vocabularies: a character) and joins, again and again, the
+// neighbours whose merge has the lowest rank (the leftmost pair among equals), until no neighbours have a merge.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,12 @@ struct BpeScratch {
   BpeWork work;
 };
 
+// How a vocabulary writes its tokens.
+enum class BpeSpelling : uint8_t {
+  kByteLevel,      // GPT-2's alphabet, one character a byte: "Ġthe"
+  kSentencePiece,  // plain text with "▁" (U+2581) for a space, and "<0x0A>" for a byte that no character of it has
+};
+
 // Thread-safe after build().
 class BpeModel {
  public:
@@ -62,11 +69,12 @@ class BpeModel {
   static constexpr uint32_t kNoMerge = UINT32_MAX;
   static constexpr int32_t kNoToken = -1;
 
-  // Appends the tokens of `piece` (any bytes, below 4 GiB). A byte that the vocabulary lacks gives the unknown token,
-  // or nothing if there is none (SmolLM2's vocabulary lacks some control characters): what the tokenizers package does.
+  // Appends the tokens of `piece` (any bytes, below 4 GiB; kSentencePiece: UTF-8, with spaces as spaces). A byte, or a
+  // character with one, that the vocabulary lacks gives the unknown token, or nothing if there is none (SmolLM2's
+  // vocabulary lacks some control characters): what the tokenizers package does.
   void encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& out) const;
 
-  // The token with these bytes, as the vocabulary's byte-level alphabet spells them.
+  // The token with these bytes that text can become.
   std::optional<int32_t> find(std::string_view bytes) const;
   // The bytes that a token of the vocabulary stands for; empty for an id without one.
   std::string_view token_bytes(int32_t id) const {
@@ -100,6 +108,7 @@ class BpeModel {
   uint32_t rank_of(int32_t left, int32_t right, BpeWork& work) const;
   void merge(std::string_view piece, BpeScratch& scratch) const;  // into scratch.ids
   void first_ids(std::string_view piece, std::vector<int32_t>& ids) const;
+  void first_characters(std::string_view piece, std::vector<int32_t>& ids) const;
   void merge_short(std::string_view piece, BpeScratch& scratch) const;
   void merge_long(BpeScratch& scratch) const;
   void fill_byte_ranks();
@@ -116,23 +125,27 @@ class BpeModel {
   int32_t unk_ = kNoToken;
   bool fuse_unk_ = false;
   bool ignore_merges_ = false;
+  bool characters_ = false;  // pieces start as characters, not bytes
 };
 
 // Collects a vocabulary, then its merges. All text is valid UTF-8. Messages carry no file name; the caller adds it.
 class BpeModel::Builder {
  public:
-  Builder();
+  explicit Builder(BpeSpelling spelling = BpeSpelling::kByteLevel);
   ~Builder();
 
   void reserve(size_t tokens, size_t merges, size_t text_bytes);
-  // A token as files spell it: in the byte-level alphabet ("Ġthe"), or, if a character is outside that, as plain text
-  // that no encoding reaches.
+  // A token as files spell it. A byte-level one with a character outside that alphabet is plain text that no encoding
+  // reaches.
   Status add_token(int32_t id, std::string_view text);
   // An added token, after all tokens of the vocabulary. It may repeat one of them, then with the same id and text; else
   // it takes part in decoding only.
   Status add_added_token(int32_t id, std::string_view text);
   // After the last token: "Ġ t" as two tokens, in order of rank.
   Status add_merge(std::string_view left, std::string_view right);
+  // After the last token, in place of merges: SentencePiece's rule, by which any two neighbours that are a token together
+  // may merge, the highest score first. One finite number an id.
+  Status add_scores(std::span<const float> scores);
 
   struct Options {
     std::optional<std::string> unk_token;  // as files spell it
@@ -143,6 +156,8 @@ class BpeModel::Builder {
 
  private:
   Status seal();  // after the last token
+  // Appends what the token stands for; false if it is not in the byte-level alphabet.
+  bool append_spelt(std::string_view text, std::string& out) const;
 
   struct MergeTexts {  // a merge as bytes_[begin, middle) and [middle, end)
     size_t begin = 0, middle = 0, end = 0;
@@ -154,7 +169,7 @@ class BpeModel::Builder {
   void insert_merge(int32_t left, int32_t right, uint32_t rank);
   void grow_merges(size_t count);
 
-  enum class Kind : uint8_t { kEncodable, kPlain, kAdded };
+  enum class Kind : uint8_t { kEncodable, kPlain, kByte, kAdded };
   struct Pending {
     int32_t id;
     uint32_t begin, length;
@@ -162,10 +177,12 @@ class BpeModel::Builder {
   };
   Status add_text(int32_t id, std::string_view text, Kind kind);
   Status check_added(const Pending& token);
+  void add_splits(int32_t id, uint32_t rank);
   std::unique_ptr<BpeModel> model_;
   std::vector<Pending> pending_;
   bool sealed_ = false;
   std::vector<bool> encodable_;  // by id
+  size_t splits_ = 0;            // merges that scores gave
   std::vector<MergeTexts> batch_;
   std::string bytes_;  // of the batch
 };
@@ -173,5 +190,8 @@ class BpeModel::Builder {
 // The byte-level alphabet of GPT-2: one printable character for each byte. Replaces `out` by the bytes that `text`
 // spells; false if a character is outside the alphabet.
 bool bytes_from_alphabet(std::string_view text, std::string& out);
+
+// Appends text with SentencePiece's marks ("▁") as the spaces that they stand for.
+void append_with_spaces(std::string_view text, std::string& out);
 
 }  // namespace halfbyte

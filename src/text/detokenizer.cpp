@@ -54,12 +54,19 @@ void Utf8Assembler::flush(std::string& out) {
 
 void Detokenizer::push(int32_t id, std::string& out) {
   if (skip_special_ && tokenizer_->is_special(id)) return;
-  assembler_.push(tokenizer_->token_bytes(id), out);
+  std::string_view bytes = tokenizer_->token_bytes(id);
+  if (drop_space_ && !bytes.empty()) {
+    if (bytes.front() == ' ') bytes.remove_prefix(1);
+    drop_space_ = false;
+  }
+  assembler_.push(bytes, out);
 }
 
 std::string detokenize(const Tokenizer& tokenizer, std::span<const int32_t> ids, bool skip_special) {
   std::string text;
-  append_checked(tokenizer.decode(ids, skip_special), text);
+  const std::string bytes = tokenizer.decode(ids, skip_special);
+  const bool drop = tokenizer.drops_first_space() && bytes.starts_with(' ');
+  append_checked(std::string_view(bytes).substr(drop ? 1 : 0), text);
   return text;
 }
 

@@ -34,7 +34,7 @@ class Detokenizer {
  public:
   // With `skip_special`, special tokens give no text.
   Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special)
-      : tokenizer_(std::move(tokenizer)), skip_special_(skip_special) {}
+      : tokenizer_(std::move(tokenizer)), skip_special_(skip_special), drop_space_(tokenizer_->drops_first_space()) {}
 
   // Appends to `out` the text that the token completes. An id without a token gives nothing.
   void push(int32_t id, std::string& out);
@@ -43,6 +43,7 @@ class Detokenizer {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
+  bool drop_space_;  // one that the text begins with, when it comes
   Utf8Assembler assembler_;
 };
 

@@ -47,8 +47,23 @@ Status Tokenizer::Impl::encode_plain(std::string_view text, EncodeScratch& scrat
   return {};
 }
 
-Status Tokenizer::Impl::encode_part(std::string_view text, bool special_tokens, EncodeScratch& scratch,
+void Tokenizer::Impl::encode_sentencepiece(std::string_view text, bool begins, EncodeScratch& scratch,
+                                           std::vector<int32_t>& out) const {
+  using Where = SpacePrefix::Where;
+  std::string& plain = scratch.normal;
+  plain.clear();
+  append_with_spaces(text, plain);
+  const bool wanted = space_prefix.where == Where::kEveryPart || (begins && space_prefix.where == Where::kText);
+  if (wanted && (space_prefix.always || !plain.starts_with(' '))) plain.insert(0, 1, ' ');
+  model->encode(plain, scratch.bpe, out);
+}
+
+Status Tokenizer::Impl::encode_part(std::string_view text, bool begins, bool special_tokens, EncodeScratch& scratch,
                                     std::vector<int32_t>& out) const {
+  if (sentencepiece) {
+    encode_sentencepiece(text, begins, scratch, out);
+    return {};
+  }
   if (nfc && !is_surely_nfc(text)) {
     scratch.normal.clear();
     append_nfc(text, scratch.normal);
@@ -90,7 +105,7 @@ Status Tokenizer::Impl::encode(std::string_view text, const EncodeOptions& optio
       continue;
     }
     const std::string_view plain = text.substr(part.begin, part.end - part.begin);
-    if (Status status = encode_part(plain, options.special_tokens, scratch, out); !status.ok()) {
+    if (Status status = encode_part(plain, part.begin == 0, options.special_tokens, scratch, out); !status.ok()) {
       out.resize(before);
       return status;
     }
@@ -145,6 +160,9 @@ std::optional<int32_t> Tokenizer::eos() const {
 }
 const std::vector<AddedToken>& Tokenizer::added_tokens() const {
   return impl_->added;
+}
+bool Tokenizer::drops_first_space() const {
+  return impl_->drops_first_space;
 }
 const std::string& Tokenizer::pre_tokenizer_name() const {
   return impl_->pre_tokenizer_name;

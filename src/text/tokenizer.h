@@ -1,7 +1,8 @@
-// Byte-level BPE, read from a Hugging Face tokenizer.json or from a GGUF vocabulary.
+// Byte-level BPE and SentencePiece's BPE, read from a Hugging Face tokenizer.json or from a GGUF vocabulary.
 //
 // Pipeline: added tokens (longest match, before anything else) -> NFC where the model wants it -> pre-tokeniser ->
-// byte-level BPE with merges by rank. Every step is linear or O(n log n) in the input.
+// byte-level BPE with merges by rank. SentencePiece: added tokens -> a space in front -> BPE over characters, with bytes
+// for those that are no token. Every step is linear or O(n log n) in the input.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +39,11 @@ struct AddedToken {
 
 // GGUF vocabularies arrive as plain arrays (src/io/gguf.h makes one of these).
 struct BpeVocab {
-  std::vector<std::string> tokens;  // by id; byte-level alphabet text, as the file stores it
+  std::vector<std::string> tokens;  // by id; as the file spells them (BpeSpelling)
   std::vector<std::string> merges;  // "a b", in rank order
   std::vector<AddedToken> added;
+  std::vector<float> scores;  // by id; not empty: SentencePiece's BPE, whose merges follow from them
+  bool space_prefix = true;   // SentencePiece: a space before each part of the text
   std::string pre;  // pre-tokeniser: "gpt-2", "smollm", "qwen2", "llama-bpe", ... (GGUF's tokenizer.ggml.pre names)
   std::optional<int32_t> bos, eos, unk, pad;
   bool add_bos = false, add_eos = false;
@@ -69,6 +72,9 @@ class Tokenizer {
   // All bytes of the ids, put together; special tokens are left out if asked. The bytes may be broken UTF-8: see
   // detokenizer.h.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
+
+  // Decoded text loses the space that it begins with: encoding put one there.
+  bool drops_first_space() const;
 
   int32_t vocab_size() const;  // largest id + 1
   std::optional<int32_t> bos() const;

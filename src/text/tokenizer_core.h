@@ -17,6 +17,15 @@
 
 namespace halfbyte {
 
+class JsonValue;
+
+// SentencePiece's space in front of text: before which parts, and whether before a part that begins with one, too.
+struct SpacePrefix {
+  enum class Where : uint8_t { kNowhere, kText, kEveryPart };
+  Where where = Where::kNowhere;
+  bool always = true;
+};
+
 // Working memory of one encode() call.
 struct EncodeScratch {
   std::vector<TextPart> raw_parts, normal_parts;
@@ -35,11 +44,17 @@ struct Tokenizer::Impl {
   AddedTokenMatcher normalized_matcher;  // and those searched in normalised text
   bool nfc = false;
   bool add_prefix_space = false;  // a space before each part that does not begin with one
+  bool sentencepiece = false;     // no pre-tokeniser; the next two belong to it
+  SpacePrefix space_prefix;
+  bool drops_first_space = false;  // in decoded text
   Pretokenizer pretokenizer;
   std::string pre_tokenizer_name;
   std::vector<int32_t> prefix, suffix;  // of EncodeOptions.add_bos
   std::optional<int32_t> bos, eos;
 
+  // Of tokenizer.json, behind the model: normalizer, pre_tokenizer, decoder.
+  Status read_byte_level(const JsonValue& root);
+  Status read_sentencepiece(const JsonValue& root, const std::vector<AddedTokenRule>& rules);
   // Enters the added tokens; after the model and nfc are set.
   Status add_tokens(const std::vector<AddedTokenRule>& rules);
   Status encode(std::string_view text, const EncodeOptions& options, EncodeScratch& scratch,
@@ -50,9 +65,12 @@ struct Tokenizer::Impl {
 
  private:
   Status check_text(std::string_view text) const;
-  Status encode_part(std::string_view text, bool special_tokens, EncodeScratch& scratch,
+  // `begins`: the part is the text's beginning.
+  Status encode_part(std::string_view text, bool begins, bool special_tokens, EncodeScratch& scratch,
                      std::vector<int32_t>& out) const;
   Status encode_plain(std::string_view text, EncodeScratch& scratch, std::vector<int32_t>& out) const;
+  void encode_sentencepiece(std::string_view text, bool begins, EncodeScratch& scratch,
+                            std::vector<int32_t>& out) const;
 };
 
 }  // namespace halfbyte

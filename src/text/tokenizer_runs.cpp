@@ -32,7 +32,8 @@ Status Tokenizer::Impl::encode_runs(std::span<const TextRun> runs, std::span<con
   const auto flush = [&](size_t end) -> Status {
     if (end == plain_begin) return {};
     const bool template_text = !touches_request(runs, ends, plain_begin, end);
-    return encode_part(std::string_view(text).substr(plain_begin, end - plain_begin), template_text, scratch, out);
+    const std::string_view part = std::string_view(text).substr(plain_begin, end - plain_begin);
+    return encode_part(part, plain_begin == 0, template_text, scratch, out);
   };
   for (const TextPart& part : parts) {
     if (part.id < 0) continue;

@@ -70,6 +70,8 @@ constexpr PreKind kPreKinds[] = {
     {"default", build_default, false, false},
 };
 
+constexpr PreKind kSentencePieceKind = {"sentencepiece", [](Pretokenizer&) { return Status(); }, false, false};
+
 Result<const PreKind*> find_kind(const std::string& pre) {
   const std::string_view name = pre.empty() ? "default" : std::string_view(pre);
   std::string known;
@@ -116,13 +118,15 @@ Result<std::unique_ptr<const BpeModel>> build_model(const BpeVocab& vocab, bool 
   }
   size_t text_bytes = 0;
   for (const std::string& token : vocab.tokens) text_bytes += token.size();
-  BpeModel::Builder builder;
+  const bool scored = !vocab.scores.empty();
+  BpeModel::Builder builder(scored ? BpeSpelling::kSentencePiece : BpeSpelling::kByteLevel);
   builder.reserve(count, vocab.merges.size(), text_bytes);
   for (size_t id = 0; id < count; ++id) {
     if (!is_added[id]) HB_TRY(builder.add_token(static_cast<int32_t>(id), vocab.tokens[id]));
   }
   for (const AddedToken& token : vocab.added) HB_TRY(builder.add_added_token(token.id, token.text));
-  for (size_t i = 0; i < vocab.merges.size(); ++i) {
+  if (scored) HB_TRY(builder.add_scores(vocab.scores));
+  for (size_t i = 0; i < vocab.merges.size() && !scored; ++i) {
     const std::string_view merge = vocab.merges[i];
     const size_t space = merge.find(' ', 1);
     if (space == std::string_view::npos) {
@@ -138,7 +142,9 @@ Result<std::unique_ptr<const BpeModel>> build_model(const BpeVocab& vocab, bool 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_vocab(BpeVocab vocab, const std::string& name) {
   auto impl = std::make_unique<Impl>();
   impl->name = name;
-  Result<const PreKind*> kind = find_kind(vocab.pre);
+  // SentencePiece has no pre-tokeniser: a name in the file means nothing.
+  const bool sentencepiece = !vocab.scores.empty();
+  Result<const PreKind*> kind = sentencepiece ? &kSentencePieceKind : find_kind(vocab.pre);
   if (!kind.ok()) return kind.status().with_context(name);
   if (vocab.tokens.size() > INT32_MAX) return invalid_data(name + ": the vocabulary has more than 2^31 tokens");
   for (const auto& [id, what] : {std::pair{vocab.bos, "beginning-of-sequence"},
@@ -153,6 +159,9 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_vocab(BpeVocab vocab, c
   HB_TRY((*kind)->build(impl->pretokenizer).with_context(name));
   impl->pre_tokenizer_name = (*kind)->name;
   impl->nfc = (*kind)->nfc;
+  impl->sentencepiece = sentencepiece;
+  impl->drops_first_space = sentencepiece && vocab.space_prefix;
+  if (impl->drops_first_space) impl->space_prefix.where = SpacePrefix::Where::kEveryPart;
   impl->bos = vocab.bos;
   impl->eos = vocab.eos;
   if (vocab.add_bos && vocab.bos) impl->prefix = {*vocab.bos};

@@ -386,6 +386,27 @@ TEST_F(GgufModelTest, BosByDefault) {
   EXPECT_FALSE(add_bos("qwen2", true));
 }
 
+TEST_F(GgufModelTest, SentencePieceVocabulary) {
+  const auto file = [](int scores) {
+    GgufBuilder b;
+    b.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "<0x0A>", "a"});
+    b.i32s("tokenizer.ggml.token_type", {2, 3, 6, 1}).u32("tokenizer.ggml.bos_token_id", 1);
+    if (scores >= 0) b.f32s("tokenizer.ggml.scores", std::vector<float>(static_cast<size_t>(scores), -0.5f));
+    return b;
+  };
+  HB_ASSERT_OK(const TokenizerSource source, tokenizer(file(4).str()));
+  EXPECT_EQ(source.vocab->scores, std::vector<float>(4, -0.5f));
+  EXPECT_TRUE(source.vocab->add_bos);
+  EXPECT_TRUE(source.vocab->space_prefix);
+  EXPECT_EQ(source.vocab->added.size(), 2u);  // a byte is none
+  HB_ASSERT_OK(const TokenizerSource bare, tokenizer(file(4).boolean("tokenizer.ggml.add_space_prefix", false).str()));
+  EXPECT_FALSE(bare.vocab->space_prefix);
+  for (const int scores : {-1, 3})
+    expect_failure(tokenizer(file(scores).str()), StatusCode::kInvalidData, {"tokenizer.ggml.scores", "4 tokens"});
+  expect_failure(tokenizer(file(-1).i32s("tokenizer.ggml.scores", {1, 2, 3, 4}).str()), StatusCode::kInvalidData,
+                 {"tokenizer.ggml.scores", "int32", "expected float32"});
+}
+
 // CVE-2025-49847 and PR #25969: token lengths and ids from a file.
 TEST_F(GgufModelTest, BadVocabularies) {
   const auto with = [&](auto&& change) {
@@ -410,10 +431,10 @@ TEST_F(GgufModelTest, BadVocabularies) {
   EXPECT_TRUE(with([](GgufBuilder& f) {
                 f.u32("tokenizer.ggml.eos_token_id", UINT32_MAX).i32("tokenizer.ggml.bos_token_id", -1);
               }).ok());
-  GgufBuilder spm;
-  spm.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", {"a"});
-  expect_failure(tokenizer(spm.str()), StatusCode::kUnsupported,
-                 {"m.gguf", "'llama'", "supported: gpt2 (byte-level BPE)"});
+  GgufBuilder other;
+  other.text("tokenizer.ggml.model", "t5").texts("tokenizer.ggml.tokens", {"a"});
+  expect_failure(tokenizer(other.str()), StatusCode::kUnsupported,
+                 {"m.gguf", "'t5'", "supported: gpt2 (byte-level BPE) and llama"});
   expect_failure(tokenizer(GgufBuilder().u32("x", 1).str()), StatusCode::kNotFound, {"m.gguf", "no vocabulary"});
   expect_failure(tokenizer(GgufBuilder().text("tokenizer.ggml.model", "gpt2").str()), invalid, {"no tokens"});
 }

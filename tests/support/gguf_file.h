@@ -42,6 +42,11 @@ class GgufBuilder {
     for (const std::string& s : v) bytes += gguf_string(s);
     return raw_key(key, 9, bytes);
   }
+  GgufBuilder& f32s(const std::string& key, const std::vector<float>& v) {
+    std::string bytes = little(uint32_t{6}) + little(static_cast<uint64_t>(v.size()));
+    for (const float x : v) bytes += little(x);
+    return raw_key(key, 9, bytes);
+  }
   GgufBuilder& i32s(const std::string& key, const std::vector<int32_t>& v) {
     std::string bytes = little<uint32_t>(5) + little<uint64_t>(v.size());
     for (const int32_t x : v) bytes += little(x);

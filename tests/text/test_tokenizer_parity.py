@@ -137,6 +137,44 @@ def random_tokenizer(rng):
             "decoder": byte_level, "model": model}
 
 
+def random_sentencepiece(rng):
+    """A small tokenizer.json as transformers makes it of a SentencePiece vocabulary, in its older form or its newer one."""
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"<0x{b:02X}>": 3 + b for b in range(256)}
+    for c in rng.sample("▁abcAB'019.-_é日\n", 13) + ["▁"]:
+        vocab.setdefault(c, len(vocab))
+    letters, merges = list(vocab)[259:], []
+    for _ in range(rng.randrange(60)):
+        pair = (rng.choice(letters), rng.choice(letters))
+        if len("".join(pair)) > 8 or list(pair) in merges:
+            continue
+        merges.append(list(pair))
+        letters.append("".join(pair))
+        vocab.setdefault("".join(pair), len(vocab))
+    added = [{"id": i, "content": c, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+             for i, c in enumerate(("<unk>", "<s>", "</s>"))]
+    for content in rng.sample(["<a>", "<a>b", "  ", "b-", "A'"], rng.randrange(3)):
+        if content not in vocab:
+            added.append({"id": len(vocab) + len(added) - 3, "content": content, "normalized": False,
+                          **{key: rng.random() < 0.4 for key in ("special", "single_word", "lstrip", "rstrip")}})
+    to_mark = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    prepend = {"type": "Prepend", "prepend": "▁"}
+    scheme = rng.choice(["always", "first", "never"])
+    older = rng.random() < 0.5
+    front = older or scheme != "never"
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if front else []
+    decoder = [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}] + strip
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+    return {"version": "1.0", "added_tokens": added,
+            "normalizer": {"type": "Sequence", "normalizers": [prepend, to_mark]} if older else None,
+            "pre_tokenizer": None if older else {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": False},
+            "post_processor": rng.choice([None, template]), "decoder": {"type": "Sequence", "decoders": decoder},
+            "model": {"type": "BPE", "vocab": vocab, "merges": merges, "ignore_merges": False, "fuse_unk": rng.random() < 0.5,
+                      "unk_token": "<unk>", "dropout": None, "byte_fallback": True, "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None}}
+
+
 def small_text(rng):
     pieces = ["a", "b", "c", "ab", "A", "B", "'", "0", "19", ".", "-", "_", " ", "  ", "\n", "\t", "é", "e\u0301", "<a>", "<a>b", "<a", "x",
               "日", "\u3000", "'S", "\u200d"]
@@ -156,6 +194,25 @@ def test_random_tokenizers(tmp_path):
         check_random_tokenizer(rng, tmp_path)
 
 
+def check_sentencepiece(rng, folder):
+    path = pathlib.Path(folder) / "sentencepiece.json"
+    path.write_text(json.dumps(random_sentencepiece(rng)))
+    texts = [small_text(rng) + rng.choice(["", "▁", "<s>", " </s> a", "\U0001f600"]) + small_text(rng) for _ in range(60)]
+    check_encode(path, texts, special=rng.random() < 0.7, bos=rng.random() < 0.5)
+    # Of ids that text gives: a broken run of byte tokens is replaced byte by byte there, by whole broken parts here.
+    package = tokenizers.Tokenizer.from_file(str(path))
+    lists = [package.encode(text, add_special_tokens=False).ids for text in texts]
+    for skip in (True, False):
+        for ids, text in zip(lists, oracle.decode(path, lists, *(["--skip-special"] if skip else []))):
+            assert text == package.decode(ids, skip_special_tokens=skip), ids
+
+
+def test_random_sentencepiece_vocabularies(tmp_path):
+    rng = random.Random(8)
+    for _ in range(100):
+        check_sentencepiece(rng, tmp_path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
@@ -171,6 +228,7 @@ def main():
             check_decode(path, rng, 500)
             for _ in range(40):
                 check_random_tokenizer(rng, folder)
+                check_sentencepiece(rng, folder)
             counts = [counts[0] + len(texts), counts[1] + 500, counts[2] + 40]
             print(f"{counts[0]} texts, {counts[1]} id lists, {counts[2]} random tokenizers: no difference", flush=True)
 

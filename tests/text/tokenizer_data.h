@@ -89,6 +89,8 @@ inline Result<std::shared_ptr<const Tokenizer>> gguf_tokenizer(const std::string
   BpeVocab vocab;
   vocab.tokens = std::move(read.tokens);
   vocab.merges = std::move(read.merges);
+  vocab.scores = std::move(read.scores);
+  vocab.space_prefix = read.space_prefix;
   for (const TokenizerAddedToken& token : read.added) {
     vocab.added.push_back({static_cast<int32_t>(token.id), token.text, token.special});
   }

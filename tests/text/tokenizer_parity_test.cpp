@@ -123,13 +123,26 @@ TEST(GgufVocabulary, Llama3) {
   EXPECT_THAT(*ids, ::testing::ElementsAre(128000, 9906));
 }
 
-TEST(GgufVocabulary, SentencePieceIsRefusedByName) {
+// SentencePiece's BPE: merges from scores, a space in front, bytes for characters that are no token.
+TEST(GgufVocabulary, Llama2) {
   const std::string path = unpacked_gguf("llama-spm");
   HB_SKIP_WITHOUT(path, "shared/data/tokenizers");
   const auto tokenizer = gguf_tokenizer(path);
-  ASSERT_FALSE(tokenizer.ok());
-  EXPECT_EQ(tokenizer.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(tokenizer.status().message(), ::testing::HasSubstr("llama"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ((*tokenizer)->pre_tokenizer_name(), "sentencepiece");
+  EXPECT_EQ((*tokenizer)->vocab_size(), 32000);
+  expect_llama_cpp(**tokenizer, "llama-spm");
+  for (const std::string text : {"Hello world", " two  spaces ", "a\n\tb", "\xF0\x9F\xA6\x99\xE4\xBD\xA0"}) {
+    const auto ids = (*tokenizer)->encode(text, {.special_tokens = true, .add_bos = true});
+    ASSERT_TRUE(ids.ok());
+    EXPECT_EQ(ids->front(), 1);
+    EXPECT_EQ(detokenize(**tokenizer, *ids, /*skip_special=*/true), text);
+    Detokenizer pieces(*tokenizer, /*skip_special=*/true);
+    std::string streamed;
+    for (const int32_t id : *ids) pieces.push(id, streamed);
+    pieces.flush(streamed);
+    EXPECT_EQ(streamed, text);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace halfbyte {
 namespace {
 
@@ -162,6 +164,104 @@ TEST(Tokenizer, OtherRegularExpressionsAreNamed) {
   EXPECT_THAT(ids(*tokenizer, "ab a"), ElementsAre(0, 1, 5, 0)) << "the split keeps a and b apart";
 }
 
+// A SentencePiece vocabulary as transformers writes it. Ids: 0 <unk>, 1 <s>, then a newline's byte and the two of "\u00e9".
+Parts sentencepiece() {
+  Parts parts;
+  parts.added = R"({"id":1,"content":"<s>","special":true,"normalized":false})";
+  parts.normalizer = R"({"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"\u2581"},)"
+                     R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]})";
+  parts.pre_tokenizer = "null";
+  parts.decoder = R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"\u2581"},"content":" "},)"
+                  R"({"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]})";
+  parts.model_extra = R"("byte_fallback":true,"fuse_unk":true,"unk_token":"<unk>",)";
+  parts.vocab =
+      R"({"<unk>":0,"<s>":1,"<0x0A>":2,"<0xC3>":3,"<0xA9>":4,"\u2581":5,"a":6,"b":7,"\u2581a":8,"\u2581ab":9})";
+  parts.merges = R"(["\u2581 a","\u2581a b"])";
+  return parts;
+}
+
+TEST(SentencePiece, MarksSpacesAndFallsBackToBytes) {
+  const auto t = make(sentencepiece());
+  EXPECT_EQ(t->pre_tokenizer_name(), "sentencepiece");
+  EXPECT_THAT(ids(*t, "ab a"), ElementsAre(9, 8));
+  EXPECT_THAT(ids(*t, " ab"), ElementsAre(5, 9)) << "the space in front comes before a space, too";
+  EXPECT_THAT(ids(*t, "\u2581ab"), ElementsAre(5, 9)) << "the mark is a space";
+  EXPECT_THAT(ids(*t, "b\n\u00e9"), ElementsAre(5, 7, 2, 3, 4));
+  EXPECT_THAT(ids(*t, "xyb"), ElementsAre(5, 0, 7)) << "unknown characters fuse";
+  EXPECT_THAT(ids(*t, "ab<s>a"), ElementsAre(9, 1, 8)) << "every part gets its space";
+  EXPECT_THAT(ids(*t, "<0x0A>"), ::testing::Not(::testing::Contains(2))) << "a byte token is no text";
+  EXPECT_THAT(ids(*t, ""), ElementsAre());
+  EXPECT_EQ(t->token_bytes(9), " ab");
+  EXPECT_EQ(t->token_bytes(2), "\n");
+  EXPECT_TRUE(t->drops_first_space());
+  // A long text takes the other way through the merges.
+  std::string text;
+  std::vector<int32_t> expected;
+  for (int i = 0; i < 100; ++i) {
+    text += i == 0 ? "ab" : " ab";
+    expected.push_back(9);
+  }
+  EXPECT_EQ(ids(*t, text), expected);
+}
+
+TEST(SentencePiece, MetaspacePutsItsSpaceWhereItsSchemeSays) {
+  Parts parts = sentencepiece();
+  parts.normalizer = "null";
+  const auto with_scheme = [&](const char* scheme) {
+    parts.pre_tokenizer =
+        std::string(R"({"type":"Metaspace","replacement":"\u2581","split":false,"prepend_scheme":")") + scheme + "\"}";
+    return make(parts);
+  };
+  EXPECT_THAT(ids(*with_scheme("first"), "ab<s>ab"), ElementsAre(9, 1, 6, 7));
+  EXPECT_THAT(ids(*with_scheme("always"), "ab<s>ab"), ElementsAre(9, 1, 9));
+  EXPECT_THAT(ids(*with_scheme("always"), " ab"), ElementsAre(9)) << "not before a space";
+  EXPECT_THAT(ids(*with_scheme("never"), "ab"), ElementsAre(6, 7));
+}
+
+TEST(SentencePiece, WhatCannotBeReadIsNamed) {
+  using enum StatusCode;
+  const auto said = [](std::string Parts::*field, const std::string& value) {
+    Parts parts = sentencepiece();
+    parts.*field = value;
+    const auto result = Tokenizer::from_tokenizer_json(parts.json(), "t.json");
+    EXPECT_FALSE(result.ok()) << value;
+    EXPECT_EQ(result.status().code(), kUnsupported);
+    return result.status().message();
+  };
+  EXPECT_THAT(said(&Parts::normalizer, "null"), HasSubstr("without a part that marks spaces"));
+  EXPECT_THAT(said(&Parts::normalizer, R"({"type":"Prepend","prepend":"_"})"), HasSubstr("found '_'"));
+  EXPECT_THAT(said(&Parts::normalizer, R"({"type":"NFKC"})"), HasSubstr("'NFKC'"));
+  EXPECT_THAT(said(&Parts::pre_tokenizer, R"({"type":"Metaspace","replacement":"\u2581"})"), HasSubstr("splits"));
+  EXPECT_THAT(said(&Parts::pre_tokenizer, R"({"type":"ByteLevel"})"), HasSubstr("Metaspace or none"));
+  EXPECT_THAT(said(&Parts::decoder, R"({"type":"WordPiece"})"), HasSubstr("'WordPiece'"));
+  EXPECT_THAT(said(&Parts::added, R"({"id":1,"content":"<s>","normalized":true})"), HasSubstr("added token '<s>'"));
+}
+
+// llama.cpp's rule for GGUF vocabularies: of neighbours that are a token together, the highest score merges first.
+TEST(SentencePiece, MergesFollowFromScores) {
+  BpeVocab vocab;
+  vocab.tokens = {"<unk>", "<s>", "\u2581", "a", "b", "c", "ab", "bc", "abc", "<0x64>"};
+  vocab.scores = {0, 0, -9, -9, -9, -9, -2, -1, -3, 0};
+  vocab.added = {{0, "<unk>", true}, {1, "<s>", true}};
+  vocab.bos = 1;
+  vocab.add_bos = true;
+  const auto make_vocab = [&] { return Tokenizer::from_vocab(vocab, "m.gguf"); };
+  auto t = make_vocab();
+  ASSERT_TRUE(t.ok()) << t.status().message();
+  EXPECT_THAT(ids(**t, "abc"), ElementsAre(2, 8)) << "bc first, then a and bc: any two halves make the token";
+  EXPECT_THAT(ids(**t, "abcab"), ElementsAre(2, 8, 6));
+  EXPECT_THAT(ids(**t, "d", {.add_bos = true}), ElementsAre(1, 2, 9));
+  vocab.scores[6] = 0;
+  EXPECT_THAT(ids(**make_vocab(), "abb"), ElementsAre(2, 6, 4));
+  vocab.space_prefix = false;
+  EXPECT_THAT(ids(**make_vocab(), "ab"), ElementsAre(6));
+  vocab.scores[7] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(make_vocab().status().message(), HasSubstr("token 7 ('bc') has no finite score"));
+  vocab.scores[7] = 0;
+  vocab.tokens[7] = std::string(600, 'b');
+  EXPECT_THAT(make_vocab().status().message(), HasSubstr("has 600 bytes, the limit is 512"));
+}
+
 TEST(Tokenizer, BrokenUtf8IsAnErrorThatSaysWhere) {
   const auto tokenizer = make({});
   std::vector<int32_t> out = {7};
@@ -198,10 +298,10 @@ std::vector<BadFile> bad_files() {
       R"({"type":"TemplateProcessing","special_tokens":{"x":{"id":"x","ids":[99],"tokens":["x"]}},"single":)";
   return {
       {"unknown key", with(&Parts::model_extra, R"("type2":0,)"), kOk, {}},  // unknown keys are nothing bad
-      {"byte_fallback",
+      {"byte_fallback in a byte-level file",
        with(&Parts::model_extra, R"("byte_fallback":true,)"),
        kUnsupported,
-       {"model", "byte_fallback", "BPE"}},
+       {"pre_tokenizer", "'ByteLevel'", "Metaspace or none"}},
       {"dropout", with(&Parts::model_extra, R"("dropout":0.1,)"), kUnsupported, {"model.dropout"}},
       {"suffix",
        with(&Parts::model_extra, R"("end_of_word_suffix":"</w>",)"),

@@ -83,6 +83,58 @@ def test_corrupt_json_files(halfbyte, copy):
     assert halfbyte("run", copy, "Hi").code == 0
 
 
+LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"])
+def test_what_a_download_leaves_in_place_of_a_file(halfbyte, copy, name):
+    (copy / name).write_text(LFS_POINTER)
+    refused(halfbyte("run", copy, "Hi"), name, "is a Git LFS pointer", "git lfs pull")
+    (copy / name).write_text("<!DOCTYPE html><html><body>Sign in</body></html>")
+    refused(halfbyte("run", copy, "Hi"), name, "is a web page")
+
+
+def test_gguf_files_that_are_none(halfbyte, tmp_path):
+    file = tmp_path / "m.gguf"
+    for text, words in [(LFS_POINTER, "is a Git LFS pointer"), ("", "is empty"), ("GGML", "starts with 'GGML'")]:
+        file.write_text(text)
+        refused(halfbyte("inspect", file), file, words)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_names_that_hold_no_weights(halfbyte, copy, name):
+    (copy / "model.safetensors").unlink()
+    file = copy / name
+    file.symlink_to("../blobs/0123")  # half a cache of the hub
+    refused(halfbyte("inspect", copy), file, "is a link to '../blobs/0123'", "download the model again")
+    file.unlink()
+    file.symlink_to(name)
+    refused(halfbyte("inspect", copy), file, "is a link to")
+    file.unlink()
+    os.mkfifo(file)
+    refused(halfbyte("inspect", copy), file, "is not a regular file")
+    file.unlink()
+    file.mkdir()
+    refused(halfbyte("inspect", copy), file, "is not a regular file")
+
+
+def test_tokenizers_that_cannot_be_used(halfbyte, copy):
+    file = copy / "tokenizer.json"
+    good = json.loads(file.read_text())
+
+    def with_model(**changes):
+        file.write_text(json.dumps(dict(good, model=dict(good["model"], **changes))))
+        return halfbyte("run", copy, "Hi")
+    r = with_model(merges=["a b c"])
+    refused(r, "merges[0]", "expected two tokens with a space between")
+    assert r.err.count("tokenizer.json") == 1
+    refused(with_model(vocab={"hello": 0}), "no token is a single byte")
+    refused(with_model(byte_fallback=True), "pre_tokenizer", "found 'ByteLevel'", "for a vocabulary with byte_fallback")
+    file.unlink()
+    (copy / "tokenizer.model").write_bytes(b"\x0a\x0e")
+    refused(halfbyte("run", copy, "Hi"), "has no tokenizer.json; there: ", "tokenizer.model", "save the tokenizer in the fast format")
+
+
 def test_unknown_and_missing_tensors(halfbyte, copy):
     arrays = tiny_chat.tensors()
     tiny_chat.write_safetensors(copy / "model.safetensors", arrays | {"model.layers.0.router.weight": np.zeros((2, 2), np.float32)})
