@@ -315,9 +315,10 @@ TEST(OutputText, TheWholeWayFromTokenToText) {
   EXPECT_EQ(used, static_cast<int64_t>(bytes.find(" unseen")));
 }
 
-// A vocabulary in which a text has many ways to be tokens: the bytes, and every run of two to four of them that the
-// texts below are made of.
-std::shared_ptr<const Tokenizer> run_tokenizer(const std::string& text, std::map<std::string, int32_t>& ids) {
+// A vocabulary in which a text has many ways to be tokens: the bytes, and every run of up to `longest` of them that the
+// text is made of.
+std::shared_ptr<const Tokenizer> run_tokenizer(const std::string& text, std::map<std::string, int32_t>& ids,
+                                               size_t longest = 4) {
   BpeVocab vocab;
   std::vector<std::string> letters;
   for (uint32_t b = 0, next = 256; b < 256; ++b) {
@@ -328,7 +329,7 @@ std::shared_ptr<const Tokenizer> run_tokenizer(const std::string& text, std::map
     letters.push_back(letter);
     ids[std::string(1, static_cast<char>(b))] = static_cast<int32_t>(b);
   }
-  for (size_t length = 2; length <= 4; ++length) {
+  for (size_t length = 2; length <= longest; ++length) {
     for (size_t at = 0; at + length <= text.size(); ++at) {
       const std::string run = text.substr(at, length);
       if (ids.contains(run)) continue;
@@ -370,6 +371,42 @@ TEST(OutputText, EveryTokenisationGivesTheSameText) {
         if (!first) first = all;
         ASSERT_EQ(all.reasoning, first->reasoning) << text;
         ASSERT_EQ(all.answer, first->answer) << text;
+      }
+    }
+  }
+}
+
+// Every one of the 2^(n-1) ways to cut a text of n bytes into tokens, through tags, stop strings and characters at once; all
+// at once is what a request that does not stream gives.
+TEST(OutputText, EverySplitOfTheBytesGivesTheSameText) {
+  for (const std::string text : {"<t>a\xC3\xA9</t>\n\nb", "</t>aSTb\xE4\xBD\xA0", " <t>S</t>STc", "\xE4\xBD<t>x</t>y",
+                                 "<t><t>S\n</t></t>", "\xF0\x9F\x98\x80<tSSTT"}) {
+    std::map<std::string, int32_t> ids;
+    const auto tokenizer = run_tokenizer(text, ids, text.size());
+    for (const ReasoningState start : {ReasoningState::kBefore, ReasoningState::kInsideStart, ReasoningState::kAfter}) {
+      OutputTextOptions options;
+      options.tags = {"<t>", "</t>"};
+      options.stops = *StopSet::create({"ST", "\n\n", "t>y"});
+      options.reasoning = start;
+      std::optional<OutputDelta> whole;
+      std::optional<size_t> stop;
+      for (uint32_t cuts = 0; cuts < 1u << (text.size() - 1); ++cuts) {
+        OutputText output(tokenizer, options);
+        OutputDelta all;
+        bool stopped = false;
+        for (size_t at = 0, end = 1; end <= text.size() && !stopped; ++end) {
+          if (end < text.size() && (cuts >> (end - 1) & 1) == 0) continue;
+          stopped = output.push(ids.at(text.substr(at, end - at)), all);
+          at = end;
+        }
+        output.flush(all);
+        if (!whole) {
+          whole = all;
+          stop = output.stop_found();
+        }
+        ASSERT_EQ(all.reasoning, whole->reasoning) << text << ", cuts " << cuts;
+        ASSERT_EQ(all.answer, whole->answer) << text << ", cuts " << cuts;
+        ASSERT_EQ(output.stop_found(), stop) << text << ", cuts " << cuts;
       }
     }
   }

@@ -1,4 +1,4 @@
-"""Checkpoints made by the real libraries (compressed-tensors, ModelOpt, gguf, where they are installed): what Halfbyte reads
+"""Checkpoints made by the real libraries (compressed-tensors, ModelOpt, Quark, gguf, where they are installed): what Halfbyte reads
 is what they dequantise, and the same weights written in another format are the same model. Uses `inspect A B`, and the
 log-probabilities of `run`."""
 
@@ -234,3 +234,40 @@ def test_modelopt(halfbyte, weights, tmp_path):
     assert halfbyte("quantize", original, "-o", tmp_path / "ours", "--recipe", "rtn").code == 0
     for name, t in compare(halfbyte, original, folder).items():
         assert t["equal"] or 17 < t["snr_db"] < 23, (name, t)
+
+
+def test_quark_nvfp4(halfbyte, weights, tmp_path):
+    """AMD Quark's scheme "nvfp4", quantised by its own two stages; its values are code * scale * weight_scale_2."""
+    template = pytest.importorskip("quark.torch.quantization.config.template", exc_type=ImportError)
+    from quark.torch.export.nn.modules.realquantizer import get_real_quantizer
+    from quark.torch.quantization.tensor_quantize import FakeQuantizeBase
+    stages = template.FP4Block16ScaleE4M3Scheme().config.weight
+    linears, other = weights
+    packed, values = {}, {}
+    table = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6])
+    for module, w in linears.items():
+        observer = FakeQuantizeBase.get_fake_quantize(stages, device="cpu")
+        observer.enable_observer()
+        observer.disable_fake_quant()
+        with torch.no_grad():
+            observer(w)
+            real = get_real_quantizer(qspec=stages, quantizer=observer, reorder=True, real_quantized=True, float_dtype=w.dtype, device="cpu")
+            second = real[1].scale.float().reshape(())
+            codes = real.to_real_quantize_params(w)
+            real.maybe_convert_and_transpose_scale()
+            observer.enable_fake_quant()
+            faked = observer(w).float()
+        packed |= {f"{module}.weight": codes, f"{module}.weight_scale": real[0].scale, f"{module}.weight_scale_2": second}
+        nibbles = torch.stack([codes & 15, codes >> 4], -1).reshape(w.shape).long()
+        values[f"{module}.weight"] = table[nibbles] * real[0].scale.float().repeat_interleave(16, -1) * second
+        # What the library itself makes of the weight, which it rounds to BF16.
+        assert (values[f"{module}.weight"] - faked).abs().max() <= faked.abs().max() * 2 ** -7
+    spec = {"dtype": "fp4", "qscheme": "per_group", "group_size": 16, "ch_axis": -1, "scale_format": "float32"}
+    scale_spec = {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_scale_quant": True}
+    folder = write_folder(tmp_path / "quark", {**other, **packed}, {
+        "quant_method": "quark", "global_quant_config": {"weight": [spec, scale_spec]}, "exclude": ["lm_head"]})
+    shown = halfbyte("inspect", folder)
+    assert shown.code == 0 and "Quark" in shown.out and "note" not in shown.out, shown.out + shown.err
+    plain = write_folder(tmp_path / "plain", {**other, **values})
+    for name, t in compare(halfbyte, folder, plain).items():
+        assert t.get("equal"), (name, t)
