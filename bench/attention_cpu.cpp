@@ -130,14 +130,15 @@ class Attention {
 
   double prompt(const KvView& kv) {
     const double start = seconds_now();
-    const int64_t most = attention_rows(group_), blocks = (kPrompt + most - 1) / most;
+    const AttentionKernels& attention = kernels_.prompt_attention;
+    const int64_t most = attention.max_rows(group_), blocks = (kPrompt + most - 1) / most;
     pool_.parallel_for(s_.kv_heads * blocks, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t j = begin; j < end; ++j) {
         const int64_t first = j % blocks * most;
         AttentionRows r = rows(j / blocks, context_ - kPrompt + first, std::min(most, kPrompt - first));
         r.q += first * r.stride;
         r.out += first * r.stride;
-        kernels_.attention.rows(kv, r, scratch(thread));
+        attention.rows(kv, r, scratch(thread));
       }
     });
     return seconds_now() - start;
@@ -258,7 +259,7 @@ int run(const Options& o) {
     return 2;
   }
   Json cases = Json::array();
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (!isa_runs_here(isa) || !wanted(o.kernels, isa_name(isa))) continue;
     const VectorKernels& kernels = vector_kernels(isa);
     const size_t before = cases.size();
@@ -281,7 +282,7 @@ int run(const Options& o) {
 int main(int argc, char** argv) {
   halfbyte::Options options;
   CLI::App app("Attention and the parts between the linears");
-  app.add_option("--kernels", options.kernels, "avx2, avx512")->delimiter(',');
+  app.add_option("--kernels", options.kernels, "avx2, avx512, amx")->delimiter(',');
   app.add_option("--formats", options.formats, "of the cache, e.g. bf16,fp8")->delimiter(',');
   app.add_option("--context", options.context, "positions, e.g. 2048,16384")->delimiter(',');
   app.add_option("--threads", options.threads, "thread counts, e.g. 1,2")->delimiter(',');

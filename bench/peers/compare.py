@@ -35,7 +35,8 @@ def parse():
     p.add_argument("--plans", default="w4a16;w4a4;w4a16-mxfp4", help="Halfbyte's plans, with ; between them; PLAN@SET forces kernels (%(default)s)")
     p.add_argument("--prompt-plans", default="", help="those of them that prompts are measured with (all)")
     p.add_argument("--rows-plans", default="", help="those of them that several sequences are measured with (all)")
-    p.add_argument("--types", default="q4_0,q8_0,mxfp4,nvfp4", help="llama.cpp's types (%(default)s)")
+    p.add_argument("--earlier", default="", help="another build of Halfbyte, for plans written earlier:PLAN")
+    p.add_argument("--types", default="q4_0,q8_0,mxfp4,nvfp4", help="llama.cpp's types; TYPE+noflash: with its flash attention off (%(default)s)")
     p.add_argument("--prompt-types", default="q4_0,q8_0", help="those of them that prompts are measured with (%(default)s); some take minutes")
     p.add_argument("--rows-types", default="", help="those of them that several sequences are measured with (none)")
     p.add_argument("--torch", action="store_true", help="also PyTorch in BF16, prompts only")
@@ -59,8 +60,9 @@ class Halfbyte:
     """`halfbyte bench --stepped` as a child."""
 
     def __init__(self, options, plan):
-        plan, _, kernels = plan.partition("@")
-        command = [options.halfbyte, "bench", options.model, "--plan", plan, "--threads", str(options.threads), "--stepped"]
+        binary = options.earlier if plan.startswith("earlier:") else options.halfbyte
+        plan, _, kernels = plan.removeprefix("earlier:").partition("@")
+        command = [binary, "bench", options.model, "--plan", plan, "--threads", str(options.threads), "--stepped"]
         if kernels:
             command += ["--kernels", kernels]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -137,9 +139,10 @@ class LlamaCpp:
         self.options, self.lib, self.kind = options, lib, kind
 
     def prepare(self):
-        target = os.path.join(self.options.work, f"{pathlib.Path(self.options.model).stem}.{self.kind}.gguf")
-        llama.quantize(self.lib, self.options.model, target, self.kind, os.cpu_count())
-        self.side = llama.Llama(self.lib, target, self.options.threads)
+        kind, _, without_flash = self.kind.partition("+")
+        target = os.path.join(self.options.work, f"{pathlib.Path(self.options.model).stem}.{kind}.gguf")
+        llama.quantize(self.lib, self.options.model, target, kind, os.cpu_count())
+        self.side = llama.Llama(self.lib, target, self.options.threads, flash=0 if without_flash else -1)
         self.facts = {"bytes": os.path.getsize(target), "load_seconds": self.side.load_seconds}
 
     def prompt(self, tokens, salt):
@@ -268,7 +271,8 @@ def report(options, results, facts):
         lines += [f"  {name:<26} {spread(values)}" + (share(values, facts[name], results, options.context) if case.startswith("decode") and name in own else "")
                   for name, values in by_name.items()]
         for mine in (n for n in own if n in by_name):
-            lines += [f"  {mine} over {name}: {ratio(by_name[mine], values)}" for name, values in by_name.items() if name not in own]
+            lines += [f"  {mine} over {name}: {ratio(by_name[mine], values)}" for name, values in by_name.items()
+                      if name not in own or name == mine.replace("halfbyte ", "halfbyte earlier:")]
     if options.rows:
         many = results[f"{options.rows} rows"]
         lines += ["", f"time of a step of {options.rows} rows over one of 1 row"]

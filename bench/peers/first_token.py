@@ -7,6 +7,7 @@ usage: first_token.py HALFBYTE MODEL.gguf [--threads N] [--runs N] [--as TYPE]  
 import argparse
 import os
 import pathlib
+import select
 import statistics
 import subprocess
 import time
@@ -32,7 +33,7 @@ def main():
     for _ in range(options.runs):
         start = time.perf_counter()
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        first = child.stdout.read(1)
+        first = child.stdout.read(1) if select.select([child.stdout], [], [], 60)[0] else b""
         seconds.append(time.perf_counter() - start)
         child.terminate()
         child.communicate()

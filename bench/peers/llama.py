@@ -60,8 +60,9 @@ class Llama:
 
     ROOM = 1024  # tokens after the context
 
-    def __init__(self, lib, path, threads):
-        self.lib, self.threads = lib, threads
+    def __init__(self, lib, path, threads, flash=-1):
+        """flash: -1 leaves flash attention to the library, 0 turns it off."""
+        self.lib, self.threads, self.flash = lib, threads, flash
         params = lib.llama_model_default_params()
         start = time.perf_counter()
         self.model = lib.llama_model_load_from_file(path.encode(), params)
@@ -77,6 +78,7 @@ class Llama:
         params.n_batch = params.n_ubatch = 512
         params.n_seq_max = rows
         params.n_threads = params.n_threads_batch = self.threads
+        params.flash_attn_type = self.flash
         made = self.lib.llama_init_from_model(self.model, params)
         if not made:
             sys.exit("error: llama.cpp cannot make a context")
@@ -114,12 +116,12 @@ class Llama:
         self.pick(ctx, -1)
         return time.perf_counter() - start
 
-    FILLED = {}  # (context, row): the cache of a sequence, from the first file that computed it
+    FILLED = {}  # (context, row, flash): the cache of a sequence, from the first file that computed it
 
     def fill(self, ctx, batch, row, context):
         """Puts `context` tokens into the cache. What they are does not matter for speed, and some types take minutes to compute them: they
         get the keys and values that the first type computed."""
-        saved = self.FILLED.get((context, row))
+        saved = self.FILLED.get((context, row, self.flash))
         if saved is not None and self.lib.llama_state_seq_set_data(ctx, saved, len(saved), row) > 0:
             return
         ids = self.prompt_ids(context, row)
@@ -128,7 +130,7 @@ class Llama:
             self.decode(ctx, batch, [(t, first + i, row, i == len(part) - 1) for i, t in enumerate(part)])
         saved = (ctypes.c_uint8 * self.lib.llama_state_seq_get_size(ctx, row))()
         self.lib.llama_state_seq_get_data(ctx, saved, len(saved), row)
-        self.FILLED[(context, row)] = saved
+        self.FILLED[(context, row, self.flash)] = saved
 
     def steps(self, rows, context, count):
         """Seconds of each of `count` steps in which `rows` sequences decode."""

@@ -134,29 +134,39 @@ void interleave_nibbles(const std::byte* in, int64_t bytes, uint8_t* out) {
   }
 }
 
+// One stored row of FP4 blocks -> its codes and scales.
+void unpack_gguf_row(const std::byte* in, bool nvfp4, int64_t k, uint8_t* codes, uint8_t* scale) {
+  if (nvfp4) {
+    for (int64_t b = 0; b < k / 64; ++b, in += 36, codes += 32, scale += 4) {
+      std::memcpy(scale, in, 4);
+      for (int64_t j = 0; j < 4; ++j) interleave_nibbles(in + 4 + 8 * j, 8, codes + 8 * j);
+    }
+  } else {
+    for (int64_t b = 0; b < k / 32; ++b, in += 17, codes += 16, ++scale) {
+      *scale = static_cast<uint8_t>(*in);
+      interleave_nibbles(in + 1, 16, codes);
+    }
+  }
+}
+
 // Codes and scales of a GGUF tensor of FP4 blocks, rows in Hugging Face's order.
-Status unpack_gguf(const TensorSource& source, const LinearFacts& facts, QuantLinear& out) {
+Status unpack_gguf(const TensorSource& source, const LinearFacts& facts, ThreadPool* pool, QuantLinear& out) {
   const TensorInfo& weight = *facts.weight;
   const bool nvfp4 = out.format == WeightFormat::kNVFP4;
   const int64_t code_bytes = code_bytes_per_row(out.format, facts.k), scales = scale_bytes_per_row(out.format, facts.k);
   HB_ASSIGN(out.codes, allocate(source, weight, static_cast<uint64_t>(facts.n * code_bytes)));
   HB_ASSIGN(out.block_scales, allocate(source, weight, static_cast<uint64_t>(facts.n * scales)));
-  for (int64_t row = 0; row < facts.n; ++row) {
-    HB_ASSIGN(const auto stored, source.row_bytes(weight, row));
-    const std::byte* in = stored.data();
-    uint8_t* codes = out.codes.mutable_as<uint8_t>() + row * code_bytes;
-    uint8_t* scale = out.block_scales.mutable_as<uint8_t>() + row * scales;
-    if (nvfp4) {
-      for (int64_t b = 0; b < facts.k / 64; ++b, in += 36, codes += 32, scale += 4) {
-        std::memcpy(scale, in, 4);
-        for (int64_t j = 0; j < 4; ++j) interleave_nibbles(in + 4 + 8 * j, 8, codes + 8 * j);
-      }
-    } else {
-      for (int64_t b = 0; b < facts.k / 32; ++b, in += 17, codes += 16, ++scale) {
-        *scale = static_cast<uint8_t>(*in);
-        interleave_nibbles(in + 1, 16, codes);
-      }
-    }
+  HB_TRY(source.row_bytes(weight, 0).status());  // what fails, fails for every row
+  const auto rows = [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row)
+      unpack_gguf_row(source.row_bytes(weight, row)->data(), nvfp4, facts.k,
+                      out.codes.mutable_as<uint8_t>() + row * code_bytes,
+                      out.block_scales.mutable_as<uint8_t>() + row * scales);
+  };
+  if (pool != nullptr) {
+    pool->parallel_for(facts.n, 16, rows);
+  } else {
+    rows(0, facts.n, 0);
   }
   return {};
 }
@@ -167,12 +177,12 @@ Result<float> load_multiplier(const TensorSource& source, const LinearFacts& fac
   return facts.divisors ? 1.0f / value : value;
 }
 
-Status load_packed(const TensorSource& source, const LinearFacts& facts, QuantLinear& out) {
+Status load_packed(const TensorSource& source, const LinearFacts& facts, ThreadPool* pool, QuantLinear& out) {
   out.format = *facts.packed_format();
   const bool gguf = facts.block_scales == nullptr;
   const TensorInfo& scale_tensor = gguf ? *facts.weight : *facts.block_scales;
   if (gguf) {
-    HB_TRY(unpack_gguf(source, facts, out));
+    HB_TRY(unpack_gguf(source, facts, pool, out));
   } else {
     HB_ASSIGN(const auto codes, source.bytes(*facts.weight));
     HB_ASSIGN(const auto scales, source.bytes(scale_tensor));
@@ -303,10 +313,11 @@ Result<float> load_scale(const TensorSource& source, const TensorInfo& tensor) {
   return value;
 }
 
-Result<QuantLinear> load_quant_linear(const TensorSource& source, const LinearFacts& facts, std::string_view module) {
+Result<QuantLinear> load_quant_linear(const TensorSource& source, const LinearFacts& facts, std::string_view module,
+                                      ThreadPool* pool) {
   HB_ASSIGN(QuantLinear out, load_beside(source, facts, module));
   if (!facts.packed_format()) return load_plain(source, facts, std::move(out));
-  HB_TRY(load_packed(source, facts, out));
+  HB_TRY(load_packed(source, facts, pool, out));
   return out;
 }
 
@@ -316,13 +327,14 @@ Result<QuantLinear> load_quant_linear(const TensorSource& source, const QuantCon
   return load_quant_linear(source, facts, module);
 }
 
-Result<LinearRows> open_linear_rows(const TensorSource& source, const LinearFacts& facts, std::string_view module) {
+Result<LinearRows> open_linear_rows(const TensorSource& source, const LinearFacts& facts, std::string_view module,
+                                    ThreadPool* pool) {
   LinearRows out;
   HB_ASSIGN(out.beside, load_beside(source, facts, module));
   const bool packed = facts.packed_format().has_value();
   out.rows = {packed ? std::string(module) : source.label(*facts.weight), facts.n, facts.k, nullptr};
   if (packed) {
-    HB_TRY(load_packed(source, facts, out.beside));
+    HB_TRY(load_packed(source, facts, pool, out.beside));
     out.rows.read = [w = out.beside](int64_t first, int64_t rows, std::span<float> values) {
       const auto k = static_cast<size_t>(w.k);
       for (int64_t r = 0; r < rows; ++r) dequantize_row(w, first + r, values.subspan(static_cast<size_t>(r) * k, k));

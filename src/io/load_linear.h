@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "io/quant_config.h"
 #include "io/tensor_source.h"
 #include "tensor/quant_linear.h"
@@ -59,9 +60,11 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
 // 4 bits: codes and scales, borrowed from the mapping where they lie as the normal form has them and none had to be
 // mended. Plain BF16 stays kBF16 (borrowed when aligned); every other type becomes kF32, exactly (FP8: code * scale in
 // FP32).
+// `pool`, where given, shares the work of putting codes in order.
 // Every scale is checked: NaN scales over a zero block become 0, over codes they are an error with row and block;
 // negative scales, tensor scales that are not finite, positive and invertible are errors.
-Result<QuantLinear> load_quant_linear(const TensorSource& source, const LinearFacts& facts, std::string_view module);
+Result<QuantLinear> load_quant_linear(const TensorSource& source, const LinearFacts& facts, std::string_view module,
+                                      ThreadPool* pool = nullptr);
 Result<QuantLinear> load_quant_linear(const TensorSource& source, const QuantConfig& quant, std::string_view module,
                                       std::vector<std::string>* warnings = nullptr);
 
@@ -71,7 +74,8 @@ struct LinearRows {
   QuantLinear beside;  // codes and scales only for 4-bit weights
   WeightSource rows;
 };
-Result<LinearRows> open_linear_rows(const TensorSource& source, const LinearFacts& facts, std::string_view module);
+Result<LinearRows> open_linear_rows(const TensorSource& source, const LinearFacts& facts, std::string_view module,
+                                    ThreadPool* pool = nullptr);
 
 // One number, stored as [] or [1], that is finite and positive and whose reciprocal is finite.
 Result<float> load_scale(const TensorSource& source, const TensorInfo& tensor);

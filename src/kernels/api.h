@@ -123,7 +123,7 @@ struct AttentionRows {
   float* out = nullptr;
   int64_t stride = 0;
   int64_t position = 0;
-  int64_t count = 0;  // 1 to attention_rows(group)
+  int64_t count = 0;  // 1 to AttentionKernels::max_rows(group)
   int64_t kv_head = 0;
   int64_t group = 0;
   float scale = 0.0f;  // of the scores: 1 / sqrt(head_dim)
@@ -135,10 +135,11 @@ inline constexpr int64_t kAttentionCut = 256;
 
 // What one cut of one row (count == 1) gives: o [group, head_dim], m [group], l [group].
 int64_t attention_partial_floats(int64_t group, int64_t head_dim);
-// Rows that one call takes at most; more share each read of the cache.
-int64_t attention_rows(int64_t group);
 // Scratch of one call; no alignment asked.
 int64_t attention_scratch_floats(int64_t group, int64_t head_dim);
+
+// Query rows (tokens times heads of the group) that share one conversion of keys and values to FP32.
+inline constexpr int64_t kAttentionQueryRows = 48;
 
 struct AttentionKernels {
   // All cuts of every row.
@@ -147,6 +148,10 @@ struct AttentionKernels {
   void (*cut)(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial);
   // The result [group, head_dim] of a row from its partials in ascending order, one behind the other. They are used up.
   void (*merge)(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out);
+  int64_t query_rows = kAttentionQueryRows;
+
+  // Rows (tokens) that one call takes at most; more share each read of the cache.
+  constexpr int64_t max_rows(int64_t group) const { return group < query_rows ? query_rows / group : 1; }
 };
 
 struct VectorKernels {
@@ -154,7 +159,9 @@ struct VectorKernels {
   RmsNormFn rmsnorm;
   RopeFn rope;
   SiluMulFn silu_mul;
-  AttentionKernels attention;
+  AttentionKernels attention;  // of decode rows
+  AttentionKernels
+      prompt_attention;  // of prompt rows: the same, or a form with an order of its own (docs/numerics.md 5.1)
   KvStoreFn store_kv;
 };
 

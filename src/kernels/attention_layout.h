@@ -8,8 +8,6 @@ namespace halfbyte {
 
 #define HB_LAYOUT [[gnu::always_inline]] constexpr
 
-// Query rows (positions times heads of the group) that share one conversion of keys and values to FP32.
-inline constexpr int64_t kAttentionQueryRows = 48;
 // Positions that are converted at once, at most.
 inline constexpr int64_t kAttentionTile = 64;
 inline constexpr int64_t kKvBlock = 16;  // channels that share a scale in the 4-bit formats
@@ -47,6 +45,10 @@ HB_LAYOUT int64_t attention_partial(int64_t group, int64_t head_dim) {
 }
 HB_LAYOUT int64_t attention_max_rows(int64_t group) {
   return group < kAttentionQueryRows ? kAttentionQueryRows / group : 1;
+}
+// Caches over which prompt rows may run in the tile order.
+HB_LAYOUT bool attention_has_tiles(const KvLayout& layout) {
+  return layout.format == KvFormat::kBF16 && layout.head_dim % 32 == 0;
 }
 
 // Scratch of one call, in floats. Rows of vectors are padded to kKvBlock channels and begin at multiples of 64 bytes.

@@ -20,9 +20,6 @@ const char* kv_format_name(KvFormat format) {
 int64_t attention_partial_floats(int64_t group, int64_t head_dim) {
   return attention_partial(group, head_dim);
 }
-int64_t attention_rows(int64_t group) {
-  return attention_max_rows(group);
-}
 int64_t attention_scratch_floats(int64_t group, int64_t head_dim) {
   return AttentionScratch(group, head_dim).total;
 }

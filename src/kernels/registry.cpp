@@ -154,9 +154,18 @@ const VectorKernels& vector_kernels([[maybe_unused]] Isa isa) {
       k.isa = Isa::kAvx512;
       k.silu_mul = &cpu::silu_mul_avx512;
       k.attention = {&cpu::attention_rows_avx512, &cpu::attention_cut_avx512, &cpu::attention_merge_avx512};
+      k.prompt_attention = k.attention;
       return k;
     }();
-    return kAvx512;
+    if (isa < Isa::kAmx) return kAvx512;
+    static const VectorKernels kAmx = [] {
+      VectorKernels k = kAvx512;
+      k.isa = Isa::kAmx;
+      k.prompt_attention = {&cpu::attention_rows_amx, &cpu::attention_cut_amx, &cpu::attention_merge_avx512,
+                            cpu::kAmxQueryRows};
+      return k;
+    }();
+    return kAmx;
   }
   if (isa >= Isa::kAvx2) return cpu::vector_kernels_avx2();
 #endif

@@ -71,10 +71,12 @@ struct Decoder::Workspace {
     int64_t first_row, count, head;
     int64_t cut;      // -1: all
     int64_t partial;  // where a single cut's result goes
+    RowRole role;
   };
   // The cuts of a row that was split, to be merged.
   struct AttentionMerge {
     int64_t row, head, partial, cuts;
+    RowRole role;
   };
 
   Workspace(const WorkSizes& s, int threads, const DecoderLimits& limits, int64_t cache_pages, int64_t partial_size)
@@ -356,22 +358,24 @@ void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {
 // threads busy; rows of a prompt go together, so that they share reads. What is computed does not depend on it.
 void Decoder::plan_attention(std::span<const SequenceRows> batch) {
   Workspace& s = *work_;
-  const int64_t heads = model_.config.kv_heads, most = attention_rows(model_.config.group());
+  const int64_t heads = model_.config.kv_heads;
   s.jobs.clear();
   s.merges.clear();
   int64_t row = 0, partials = 0;
   for (const SequenceRows& sequence : batch) {
     const auto rows = static_cast<int64_t>(sequence.tokens.size());
+    const int64_t most = attention_of(sequence.role).max_rows(model_.config.group());
     const int64_t cuts = sequence.position / kAttentionCut + 1;
     const bool split = rows == 1 && cuts > 1 && partials + cuts * heads <= s.max_partials;
     // Heads outermost: later rows see more positions, and so every thread gets early and late ones.
     for (int64_t head = 0; head < heads; ++head) {
       if (split) {
-        s.merges.push_back({row, head, partials, cuts});
-        for (int64_t cut = 0; cut < cuts; ++cut) s.jobs.push_back({row, 1, head, cut, partials++});
+        s.merges.push_back({row, head, partials, cuts, sequence.role});
+        for (int64_t cut = 0; cut < cuts; ++cut) s.jobs.push_back({row, 1, head, cut, partials++, sequence.role});
         continue;
       }
-      for (int64_t i = 0; i < rows; i += most) s.jobs.push_back({row + i, std::min(most, rows - i), head, -1, 0});
+      for (int64_t i = 0; i < rows; i += most)
+        s.jobs.push_back({row + i, std::min(most, rows - i), head, -1, 0, sequence.role});
     }
     row += rows;
   }
@@ -397,9 +401,9 @@ void Decoder::attention(const LayerWeights& w, int64_t layer) {
       const AttentionRows rows{
           s.q.data() + at, s.attended.data() + at, c.q_width(), row.position, job.count, job.head, c.group(), scale};
       if (job.cut < 0) {
-        kernels_.attention.rows(view, rows, scratch);
+        attention_of(job.role).rows(view, rows, scratch);
       } else {
-        kernels_.attention.cut(view, rows, job.cut, scratch, partial(job.partial));
+        attention_of(job.role).cut(view, rows, job.cut, scratch, partial(job.partial));
       }
     }
   };
@@ -408,8 +412,8 @@ void Decoder::attention(const LayerWeights& w, int64_t layer) {
   const auto merge = [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const Workspace::AttentionMerge& m = s.merges[static_cast<size_t>(i)];
-      kernels_.attention.merge(partial(m.partial), m.cuts, c.group(), c.head_dim,
-                               s.attended.data() + m.row * c.q_width() + m.head * c.group() * c.head_dim);
+      attention_of(m.role).merge(partial(m.partial), m.cuts, c.group(), c.head_dim,
+                                 s.attended.data() + m.row * c.q_width() + m.head * c.group() * c.head_dim);
     }
   };
   pool_.parallel_for(static_cast<int64_t>(s.merges.size()), 1, merge);

@@ -77,6 +77,9 @@ class Decoder {
   void multiply(const Rows& rows, std::span<const Output> outputs);
   void multiply_range(const Output& output, const std::byte* input, const Rows& rows, int64_t begin, int64_t end);
   void rotate_and_append(const LayerWeights& w, int64_t layer);
+  const AttentionKernels& attention_of(RowRole role) const {
+    return role == RowRole::kPrompt ? kernels_.prompt_attention : kernels_.attention;
+  }
   void plan_attention(std::span<const SequenceRows> batch);
   void attention(const LayerWeights& w, int64_t layer);
   void silu_mul();

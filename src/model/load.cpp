@@ -21,6 +21,7 @@ class Loader {
   Result<ModelWeights> run() {
     ModelWeights out;
     HB_TRY(advance(0));
+    allocate_packed();
     HB_TRY(load_embedding(out.embedding));
     out.layers.resize(plan_.layers.size());
     for (size_t i = 0; i < plan_.layers.size(); ++i) HB_TRY(load_layer(plan_.layers[i], out.layers[i]));
@@ -35,6 +36,15 @@ class Loader {
     const LinearTask* task;
     PackedLinear* out;
   };
+
+  // One piece of memory for all linears: a small model's, too, then lie on large pages, and nobody zeroes them alone.
+  void allocate_packed() {
+    size_t bytes = Buffer::part_bytes(plan_.head.packed_bytes);
+    for (const LayerTask& layer : plan_.layers)
+      for (const LinearTask* t : {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down})
+        bytes += Buffer::part_bytes(t->packed_bytes);
+    packed_ = Buffer::allocate(bytes);
+  }
 
   Status advance(uint64_t bytes) {
     done_ += bytes;
@@ -115,7 +125,7 @@ class Loader {
     float amax = 0.0f;
     for (const Job& job : jobs) {
       if (job.task->stored_as_planned || job.task->kernel->weights != WeightFormat::kNVFP4) continue;
-      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, job.task->facts, job.task->module));
+      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, job.task->facts, job.task->module, &pool_));
       HB_ASSIGN(const float own, weight_amax(stored.rows, pool_));
       amax = std::max(amax, own);
     }
@@ -156,9 +166,9 @@ class Loader {
     out.prompt_kernel = task.prompt_kernel;
     out.n = task.facts.n;
     out.k = task.facts.k;
-    out.packed = Buffer::allocate(task.packed_bytes);
+    out.packed = packed_.take_part(task.packed_bytes, packed_taken_);
     if (task.stored_as_planned) {
-      HB_ASSIGN(const QuantLinear weight, load_quant_linear(tensors_, task.facts, task.module));
+      HB_ASSIGN(const QuantLinear weight, load_quant_linear(tensors_, task.facts, task.module, &pool_));
       if (weight.format != task.kernel->weights)
         return internal_error(task.module + ": loaded in another format than its kernel reads");
       if (weight.format == WeightFormat::kBF16) HB_TRY(check_bf16_finite(task, weight));
@@ -169,7 +179,7 @@ class Loader {
       };
       pool_.parallel_for(out.n, out.kernel->row_tile, pack);
     } else {
-      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, task.facts, task.module));
+      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, task.facts, task.module, &pool_));
       HB_TRY(take_small_parts(task, stored.beside, out));
       HB_ASSIGN(out.tensor_scale, round_and_pack(stored.rows, amax, out));
     }
@@ -181,6 +191,7 @@ class Loader {
     QuantizeOptions options;
     options.format = out.kernel->weights;
     options.amax = amax;
+    options.finite = options.format == WeightFormat::kNVFP4;  // load_linears took its amax
     const auto pack = [&](const QuantLinear& weight, int64_t begin, int64_t end) {
       out.kernel->pack(weight, begin, end, out.packed.mutable_as<std::byte>());
     };
@@ -215,6 +226,8 @@ class Loader {
   const LoadOptions& options_;
   ThreadPool& pool_;
   uint64_t done_ = 0;
+  Buffer packed_;  // of all linears, taken from the front
+  size_t packed_taken_ = 0;
   std::shared_ptr<const std::vector<float>> last_pre_scale_;
 };
 

@@ -28,6 +28,17 @@ class Buffer {
     return b;
   }
 
+  // The next `bytes` bytes of an owned buffer that is being given away in parts: each keeps the whole alive and is what
+  // allocate() would give. part_bytes() says how much of it one takes.
+  Buffer take_part(size_t bytes, size_t& taken) const {
+    Buffer b = *this;
+    b.data_ += taken;
+    b.size_ = bytes;
+    taken += part_bytes(bytes);
+    return b;
+  }
+  static constexpr size_t part_bytes(size_t bytes) { return (bytes + 63) / 64 * 64 + 64; }
+
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   bool borrowed() const { return borrowed_; }

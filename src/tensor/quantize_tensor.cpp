@@ -55,7 +55,7 @@ Status check_finite(const WeightSource& source, int64_t first, int64_t rows, std
 
 // Calls body(first, rows, values) on chunks of rows, in parallel; each begins at a multiple of `grain`. Stops at failures.
 template <class Body>
-Status for_each_chunk(const WeightSource& source, int64_t grain, ThreadPool& pool, const Body& body) {
+Status for_each_chunk(const WeightSource& source, int64_t grain, bool finite, ThreadPool& pool, const Body& body) {
   FirstFailure failure;
   const int64_t chunk = rows_at_a_time(source.k, grain);
   std::vector<std::vector<float>> buffers(static_cast<size_t>(pool.threads()));
@@ -66,7 +66,7 @@ Status for_each_chunk(const WeightSource& source, int64_t grain, ThreadPool& poo
       const int64_t rows = std::min(chunk, end - first);
       const std::span<float> values(buffer.data(), static_cast<size_t>(rows * source.k));
       Status status = source.read(first, rows, values);
-      if (status.ok()) status = check_finite(source, first, rows, values);
+      if (status.ok() && !finite) status = check_finite(source, first, rows, values);
       if (!status.ok()) return failure.add(first, std::move(status));
       body(first, rows, values, thread);
     }
@@ -144,19 +144,22 @@ WeightSource weight_source(std::string name, const float* w, int64_t n, int64_t 
 Result<float> weight_amax(const WeightSource& source, ThreadPool& pool) {
   HB_TRY(check_shape(source));
   std::vector<float> amax(static_cast<size_t>(pool.threads()), 0.0f);
-  HB_TRY(for_each_chunk(source, 1, pool, [&](int64_t, int64_t rows, std::span<const float> values, int thread) {
-    float& mine = amax[static_cast<size_t>(thread)];
-    mine = std::max(mine, rounders().widest(values.data(), rows * source.k));
-  }));
+  HB_TRY(for_each_chunk(source, 1, /*finite=*/false, pool,
+                        [&](int64_t, int64_t rows, std::span<const float> values, int thread) {
+                          float& mine = amax[static_cast<size_t>(thread)];
+                          mine = std::max(mine, rounders().widest(values.data(), rows * source.k));
+                        }));
   return *std::max_element(amax.begin(), amax.end());
 }
 
 Result<QuantLinear> quantize_weight(const WeightSource& source, const QuantizeOptions& options, ThreadPool& pool) {
   HB_ASSIGN(QuantLinear out, begin_weight(source, options, pool));
   allocate_rows(out, source.n);
-  HB_TRY(for_each_chunk(source, 1, pool, [&](int64_t first, int64_t rows, std::span<const float> values, int) {
-    for (int64_t r = 0; r < rows; ++r) quantize_one_row(values.data() + r * source.k, options, first + r, out);
-  }));
+  HB_TRY(for_each_chunk(source, 1, options.finite, pool,
+                        [&](int64_t first, int64_t rows, std::span<const float> values, int) {
+                          for (int64_t r = 0; r < rows; ++r)
+                            quantize_one_row(values.data() + r * source.k, options, first + r, out);
+                        }));
   return out;
 }
 
@@ -173,7 +176,7 @@ Result<float> quantize_weight_runs(const WeightSource& source, const QuantizeOpt
       take(placed_at(run, first + begin, source.n), first + begin, first + begin + count);
     }
   };
-  HB_TRY(for_each_chunk(source, run_rows, pool, body));
+  HB_TRY(for_each_chunk(source, run_rows, options.finite, pool, body));
   return whole.tensor_scale;
 }
 

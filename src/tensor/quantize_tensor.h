@@ -34,6 +34,8 @@ struct QuantizeOptions {
   // NVFP4: the amax that the tensor scale is made from, so that q, k, v and gate, up can share one; 0: the weight's
   // own.
   float amax = 0.0f;
+  // The source has been through weight_amax, which refuses what is not finite: not looked at again.
+  bool finite = false;
   // MXFP4: how the exponent of a block is chosen.
   Mxfp4Rule mxfp4_rule = Mxfp4Rule::kRound74;
 };

@@ -20,9 +20,13 @@ TEST_P(Attention, SaysWhoRuns) {
   EXPECT_EQ(fast().isa, GetParam().isa);
   for (const Isa other : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) {
     const AttentionKernels kernels = vector_kernels(other).attention;
-    EXPECT_EQ(fast().attention.rows == kernels.rows, other == GetParam().isa && !GetParam().emulated);
-    EXPECT_EQ(fast().attention.cut == kernels.cut, other == GetParam().isa && !GetParam().emulated);
+    const bool same_set = other == GetParam().isa || (other == Isa::kAvx512 && GetParam().isa == Isa::kAmx);
+    EXPECT_EQ(fast().attention.rows == kernels.rows, same_set && !GetParam().emulated);
+    EXPECT_EQ(fast().attention.cut == kernels.cut, same_set && !GetParam().emulated);
   }
+  const bool own_order = GetParam().isa == Isa::kAmx;
+  EXPECT_EQ(fast().prompt_attention.rows == fast().attention.rows, !own_order);
+  EXPECT_EQ(fast().prompt_attention.cut == fast().attention.cut, !own_order);
 }
 
 // A part filled with garbage, as fresh pages are.
@@ -127,29 +131,28 @@ class Cache {
   }
 
   // Queries [count, group, head_dim] at consecutive positions.
-  std::vector<float> attend(const VectorKernels& kernels, const std::vector<float>& q, int64_t group, int64_t kv_head,
-                            int64_t position) const {
+  std::vector<float> attend(const AttentionKernels& kernels, const std::vector<float>& q, int64_t group,
+                            int64_t kv_head, int64_t position) const {
     const int64_t width = group * view_.layout.head_dim, count = static_cast<int64_t>(q.size()) / width;
-    EXPECT_LE(count, attention_rows(group));
+    EXPECT_LE(count, kernels.max_rows(group));
     std::vector<float> out(q.size(), 777.0f), scratch = scratch_for(group);
-    kernels.attention.rows(view_, {q.data(), out.data(), width, position, count, kv_head, group, scale()},
-                           scratch.data());
+    kernels.rows(view_, {q.data(), out.data(), width, position, count, kv_head, group, scale()}, scratch.data());
     EXPECT_EQ(scratch.back(), 777.0f) << "wrote behind its scratch";
     return out;
   }
 
   // The same for one query, cut by cut.
-  std::vector<float> attend_in_cuts(const VectorKernels& kernels, const std::vector<float>& q, int64_t group,
+  std::vector<float> attend_in_cuts(const AttentionKernels& kernels, const std::vector<float>& q, int64_t group,
                                     int64_t kv_head, int64_t position) const {
     const int64_t cuts = position / kAttentionCut + 1;
     const auto size = static_cast<size_t>(attention_partial_floats(group, view_.layout.head_dim));
     std::vector<float> out(q.size(), 777.0f), partials(size * static_cast<size_t>(cuts) + 1, 777.0f);
     for (int64_t cut = cuts; cut-- > 0;) {
       std::vector<float> scratch = scratch_for(group);
-      kernels.attention.cut(view_, {q.data(), nullptr, 0, position, 1, kv_head, group, scale()}, cut, scratch.data(),
-                            partials.data() + static_cast<size_t>(cut) * size);
+      kernels.cut(view_, {q.data(), nullptr, 0, position, 1, kv_head, group, scale()}, cut, scratch.data(),
+                  partials.data() + static_cast<size_t>(cut) * size);
     }
-    kernels.attention.merge(partials.data(), cuts, group, view_.layout.head_dim, out.data());
+    kernels.merge(partials.data(), cuts, group, view_.layout.head_dim, out.data());
     EXPECT_EQ(partials.back(), 777.0f) << "wrote behind its partials";
     return out;
   }
@@ -180,9 +183,9 @@ TEST_P(Attention, EqualsTheDefinition) {
         for (const std::string& n : golden.children(path)) {
           const int64_t positions = std::stoll(n.substr(1));
           const auto expected = golden.get<float>(path + "/" + n + "/out");
-          EXPECT_TRUE(same(expected, cache.attend(fast(), q, group, 0, positions - 1)))
+          EXPECT_TRUE(same(expected, cache.attend(fast().attention, q, group, 0, positions - 1)))
               << path << "/" << n << ", pages of " << page;
-          EXPECT_TRUE(same(expected, cache.attend_in_cuts(fast(), q, group, 0, positions - 1)))
+          EXPECT_TRUE(same(expected, cache.attend_in_cuts(fast().attention, q, group, 0, positions - 1)))
               << path << "/" << n << ", pages of " << page;
           ++cases;
         }
@@ -208,11 +211,11 @@ TEST_P(Attention, EqualsTheReference) {
         for (const int64_t position :
              {int64_t{0}, 12 + group, int64_t{255} + group % 2, 280 + 7 * group, int64_t{529}}) {
           if (position > 256 && group % 2 == 0 && head_dim > 40) continue;  // the reference is slow
-          const auto expected = cache.attend(ref(), q, group, 1, position);
-          ASSERT_TRUE(same(expected, cache.attend(fast(), q, group, 1, position)))
+          const auto expected = cache.attend(ref().attention, q, group, 1, position);
+          ASSERT_TRUE(same(expected, cache.attend(fast().attention, q, group, 1, position)))
               << kv_format_name(format) << ", head_dim " << head_dim << ", group " << group << ", position "
               << position;
-          ASSERT_TRUE(same(expected, cache.attend_in_cuts(fast(), q, group, 1, position)))
+          ASSERT_TRUE(same(expected, cache.attend_in_cuts(fast().attention, q, group, 1, position)))
               << kv_format_name(format) << ", head_dim " << head_dim << ", group " << group << ", position "
               << position;
         }
@@ -229,17 +232,17 @@ TEST_P(Attention, RowsAreIndependent) {
     const Cache cache(k, v, 1, {format, 32, kHeadDim});
     for (const int64_t group : {1, 3, 7, 60}) {
       if ((is_ref() && group != 3) || (GetParam().emulated && group != 7)) continue;
-      const int64_t most = attention_rows(group);
+      const int64_t most = fast().attention.max_rows(group);
       for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{5}, most}) {
         if (count > most) continue;
         for (const int64_t position : {0, 13, 240, 255, 256, 500}) {
           const auto q = normal_values(count * group * kHeadDim, 13);
-          const auto together = cache.attend(fast(), q, group, 0, position);
+          const auto together = cache.attend(fast().attention, q, group, 0, position);
           for (int64_t i = 0; i < count; ++i) {
             const auto part = [&](const std::vector<float>& x) {
               return std::vector<float>(x.begin() + i * group * kHeadDim, x.begin() + (i + 1) * group * kHeadDim);
             };
-            ASSERT_TRUE(same(part(together), cache.attend(fast(), part(q), group, 0, position + i)))
+            ASSERT_TRUE(same(part(together), cache.attend(fast().attention, part(q), group, 0, position + i)))
                 << kv_format_name(format) << ", group " << group << ", row " << i << " of " << count << " at "
                 << position;
           }
@@ -259,11 +262,100 @@ TEST_P(Attention, NansReachWhoSeesThem) {
       const Cache cache(k, v, 1, {format, 32, kHeadDim});
       const auto q = normal_values(2 * kHeadDim, 16);
       for (const int64_t position : {269, 270, 290}) {
-        const auto expected = cache.attend(ref(), q, 2, 0, position);
+        const auto expected = cache.attend(ref().attention, q, 2, 0, position);
         EXPECT_EQ(std::isnan(expected[5]), position >= 270) << kv_format_name(format);
-        EXPECT_TRUE(same(expected, cache.attend(fast(), q, 2, 0, position)))
+        EXPECT_TRUE(same(expected, cache.attend(fast().attention, q, 2, 0, position)))
             << kv_format_name(format) << " " << position;
       }
+    }
+  }
+}
+
+// Prompt rows in an order of their own: the reference of that order, over every format, page size and company.
+class PromptAttention : public VectorTest {
+ protected:
+  // Where a set has no such order, prompt rows are what decode rows are.
+  AttentionKernels expected() const {
+    if (GetParam().isa != Isa::kAmx) return ref().attention;
+    return {&ref::attention_rows_in_tiles, &ref::attention_cut_in_tiles, &ref::attention_merge};
+  }
+  const AttentionKernels& prompt() const { return fast().prompt_attention; }
+};
+
+TEST_P(PromptAttention, EqualsTheReference) {
+  constexpr int64_t kHeads = 2, kPositions = 300;
+  int64_t turn = 0;
+  for (const int64_t head_dim : {8, 32, 40, 64, 96, 128}) {
+    auto k = normal_values(kPositions * kHeads * head_dim, 21), v = normal_values(kPositions * kHeads * head_dim, 22);
+    for (size_t i = 0; i < k.size(); i += 37) k[i] *= 1e-39f, v[i] = i % 2 == 0 ? -0.0f : 1e-40f;  // subnormals, zeros
+    for (const KvFormat format : kFormats) {
+      if (format != KvFormat::kBF16 && head_dim != 64) continue;
+      for (const int64_t page : {4, 16, 128}) {
+        if (format != KvFormat::kBF16 && page != 16) continue;
+        const Cache cache(k, v, kHeads, {format, page, head_dim});
+        for (const int64_t group : {1, 3, 6}) {
+          if (group == 6 && head_dim > 64) continue;  // the reference is slow
+          const auto q = normal_values(group * head_dim, 23, turn++ % 4 == 0 ? 1e-20f : 3.0f);
+          for (const int64_t position : {int64_t{0}, 15 + group, int64_t{31}, int64_t{255}, int64_t{299}}) {
+            const auto wanted = cache.attend(expected(), q, group, 1, position);
+            ASSERT_TRUE(same(wanted, cache.attend(prompt(), q, group, 1, position)))
+                << kv_format_name(format) << ", head_dim " << head_dim << ", pages of " << page << ", group " << group
+                << ", position " << position;
+            ASSERT_TRUE(same(wanted, cache.attend_in_cuts(prompt(), q, group, 1, position)))
+                << kv_format_name(format) << ", head_dim " << head_dim << ", group " << group << ", position "
+                << position;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PromptAttention, IsCloseToTheExactSums) {
+  constexpr int64_t kPositions = 300, kHeadDim = 64;
+  const auto k = normal_values(kPositions * kHeadDim, 24), v = normal_values(kPositions * kHeadDim, 25),
+             q = normal_values(3 * kHeadDim, 26);
+  const Cache cache(k, v, 1, {KvFormat::kBF16, 32, kHeadDim});
+  const auto decode = cache.attend(ref().attention, q, 3, 0, 290), got = cache.attend(prompt(), q, 3, 0, 290);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], decode[i], 2e-5) << i;
+}
+
+TEST_P(PromptAttention, RowsAreIndependent) {
+  constexpr int64_t kPositions = 470, kHeadDim = 64;
+  const auto k = normal_values(kPositions * kHeadDim, 27), v = normal_values(kPositions * kHeadDim, 28);
+  const Cache cache(k, v, 1, {KvFormat::kBF16, 32, kHeadDim});
+  for (const int64_t group : {1, 3, 7, 200}) {
+    if ((is_ref() || group == 200) && GetParam().emulated) continue;
+    const int64_t most = prompt().max_rows(group);
+    for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{11}, most}) {
+      if (count > most || (GetParam().emulated && count == most && group != 7)) continue;
+      for (const int64_t position : {0, 13, 250, 256}) {
+        const auto q = normal_values(count * group * kHeadDim, 29);
+        const auto together = cache.attend(prompt(), q, group, 0, position);
+        for (int64_t i = 0; i < count; i += 1 + i / 3) {
+          const auto part = [&](const std::vector<float>& x) {
+            return std::vector<float>(x.begin() + i * group * kHeadDim, x.begin() + (i + 1) * group * kHeadDim);
+          };
+          ASSERT_TRUE(same(part(together), cache.attend(prompt(), part(q), group, 0, position + i)))
+              << "group " << group << ", row " << i << " of " << count << " at " << position;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PromptAttention, NansReachWhoSeesThem) {
+  constexpr int64_t kPositions = 300, kHeadDim = 32, kRows = 12;
+  for (const float damaged : {kNan, kInf}) {
+    for (const bool in_keys : {true, false}) {
+      auto k = normal_values(kPositions * kHeadDim, 30), v = normal_values(kPositions * kHeadDim, 31);
+      (in_keys ? k : v)[270 * kHeadDim + 5] = damaged;
+      const Cache cache(k, v, 1, {KvFormat::kBF16, 32, kHeadDim});
+      const auto q = normal_values(kRows * 2 * kHeadDim, 32);
+      const auto together = cache.attend(prompt(), q, 2, 0, 264), wanted = cache.attend(expected(), q, 2, 0, 264);
+      for (int64_t i = 0; i < kRows; ++i)
+        EXPECT_EQ(std::isfinite(together[static_cast<size_t>(i * 2 * kHeadDim + 5)]), 264 + i < 270) << i;
+      EXPECT_TRUE(same(wanted, together)) << (in_keys ? "key " : "value ") << damaged;
     }
   }
 }
@@ -283,6 +375,7 @@ TEST(KvBlocks, OfE2m1AreNvfp4ActivationRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Attention, vector_cases(), vector_case_name);
+INSTANTIATE_TEST_SUITE_P(All, PromptAttention, vector_cases(), vector_case_name);
 
 }  // namespace
 }  // namespace halfbyte::testing

@@ -19,7 +19,7 @@ namespace halfbyte::testing {
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The kernels of one instruction set; AVX-512 also in plain loops, so that it is tested everywhere.
+// The kernels of one instruction set; AVX-512 and AMX also in plain loops, so that they are tested everywhere.
 struct VectorCase {
   Isa isa;
   bool emulated = false;
@@ -37,7 +37,7 @@ class VectorTest : public ::testing::TestWithParam<VectorCase> {
     if (!isa_runs_here(needed)) GTEST_SKIP() << "needs a CPU with " << isa_name(needed);
   }
   const VectorKernels& fast() const {
-    return GetParam().emulated ? emulated_vector_kernels() : vector_kernels(GetParam().isa);
+    return GetParam().emulated ? emulated_vector_kernels(GetParam().isa) : vector_kernels(GetParam().isa);
   }
   const VectorKernels& ref() const { return vector_kernels(Isa::kRef); }
   bool is_ref() const { return GetParam().isa == Isa::kRef; }
@@ -45,7 +45,8 @@ class VectorTest : public ::testing::TestWithParam<VectorCase> {
 
 inline auto vector_cases() {
   return ::testing::Values(VectorCase{Isa::kRef}, VectorCase{Isa::kAvx2}, VectorCase{Isa::kAvx512},
-                           VectorCase{Isa::kAvx512, /*emulated=*/true});
+                           VectorCase{Isa::kAmx}, VectorCase{Isa::kAvx512, /*emulated=*/true},
+                           VectorCase{Isa::kAmx, /*emulated=*/true});
 }
 inline std::string vector_case_name(const ::testing::TestParamInfo<VectorCase>& info) {
   return info.param.name();

@@ -18,7 +18,8 @@ TEST_P(Vector, SaysWhoRuns) {
   EXPECT_EQ(fast().isa, GetParam().isa);
   EXPECT_EQ(fast().rmsnorm == ref().rmsnorm, is_ref());
   for (const Isa other : {Isa::kRef, Isa::kAvx2, Isa::kAvx512})
-    EXPECT_EQ(fast().silu_mul == vector_kernels(other).silu_mul, other == GetParam().isa && !GetParam().emulated);
+    EXPECT_EQ(fast().silu_mul == vector_kernels(other).silu_mul,
+              other == std::min(GetParam().isa, Isa::kAvx512) && !GetParam().emulated);
 }
 
 TEST_P(Vector, RmsNorm) {

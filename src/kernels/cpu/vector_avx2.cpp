@@ -67,9 +67,9 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
 }  // namespace
 
 const VectorKernels& vector_kernels_avx2() {
-  static constexpr VectorKernels kKernels = {
-      Isa::kAvx2,    &rmsnorm, &rope, &silu_mul, {&attention_rows_avx2, &attention_cut_avx2, &attention_merge_avx2},
-      &store_kv_avx2};
+  static constexpr AttentionKernels kAttention = {&attention_rows_avx2, &attention_cut_avx2, &attention_merge_avx2};
+  static constexpr VectorKernels kKernels = {Isa::kAvx2, &rmsnorm,   &rope,         &silu_mul,
+                                             kAttention, kAttention, &store_kv_avx2};
   return kKernels;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/exp32.h"
+#include "formats/bf16.h"
 #include "kernels/attention_layout.h"
 
 namespace halfbyte::ref {
@@ -63,6 +64,55 @@ CutStats attend_cut(const float* q, const Head& head, int64_t head_dim, int64_t 
   return {m, fold8(sums)};
 }
 
+// The same in the tile order (docs/numerics.md 5.1).
+float flush(float v) {
+  return magnitude(v) < 0x1p-126f ? std::copysign(0.0f, v) : v;
+}
+
+// acc plus, for each of the two BF16 halves of x, the products with y of 32 consecutive elements: even and odd ones apart.
+template <class Y>
+float add_tile_step(float acc, const float* x, const Y& y) {
+  float halves[2][32];
+  for (int i = 0; i < 32; ++i) {
+    halves[0][i] = BF16::round(x[i]);
+    halves[1][i] = BF16::round(x[i] - halves[0][i]);
+  }
+  for (const auto& half : halves) {
+    float sums[2] = {0.0f, 0.0f};
+    for (int i = 0; i < 32; ++i) sums[i % 2] = flush(std::fma(flush(half[i]), flush(y(i)), sums[i % 2]));
+    acc = flush(acc + flush(sums[0] + sums[1]));
+  }
+  return acc;
+}
+
+CutStats attend_cut_in_tiles(const float* q, const Head& head, int64_t head_dim, int64_t begin, int64_t end,
+                             float scale, float* p, float* o) {
+  float m = -INFINITY;
+  for (int64_t j = begin; j < end; ++j) {
+    float score = 0.0f;
+    for (int64_t d = 0; d < head_dim; d += 32)
+      score = add_tile_step(score, q + d, [&](int i) { return head.key(j, d + i); });
+    p[j - begin] = score * scale;
+    m = std::max(m, p[j - begin]);
+  }
+  float sums[8] = {};
+  for (int64_t j = 0; j < end - begin; ++j) {
+    p[j] = exp32(p[j] - m);
+    sums[j % 8] += p[j];
+  }
+  std::fill(p + (end - begin), p + kAttentionCut, 0.0f);
+  for (int64_t d = 0; d < head_dim; ++d) {
+    float sum = 0.0f;
+    for (int64_t j = begin; j < end; j += 32)
+      sum = add_tile_step(sum, p + (j - begin), [&](int i) { return j + i < end ? head.value(j + i, d) : 0.0f; });
+    o[d] = sum + 0.0f;  // -0 becomes +0
+  }
+  return {m, fold8(sums)};
+}
+
+using AttendCut = CutStats (*)(const float* q, const Head& head, int64_t head_dim, int64_t begin, int64_t end,
+                               float scale, float* p, float* o);
+
 // What a head has merged so far: O, M, L.
 struct Merged {
   float* o;
@@ -77,9 +127,7 @@ struct Merged {
   }
 };
 
-}  // namespace
-
-void attention_rows(const KvView& kv, const AttentionRows& rows, float* scratch) {
+void rows_by(AttendCut attend, const KvView& kv, const AttentionRows& rows, float* scratch) {
   const int64_t head_dim = kv.layout.head_dim;
   const Head head(kv, rows.kv_head);
   float *p = scratch, *cut_o = scratch + kAttentionCut;
@@ -89,11 +137,11 @@ void attention_rows(const KvView& kv, const AttentionRows& rows, float* scratch)
       const int64_t at = i * rows.stride + g * head_dim;
       const float* q = rows.q + at;
       float* out = rows.out + at;
-      const CutStats first = attend_cut(q, head, head_dim, 0, std::min(end, kAttentionCut), rows.scale, p, out);
+      const CutStats first = attend(q, head, head_dim, 0, std::min(end, kAttentionCut), rows.scale, p, out);
       Merged merged{out, first.m, first.l};
       for (int64_t begin = kAttentionCut; begin < end; begin += kAttentionCut) {
         const CutStats cut =
-            attend_cut(q, head, head_dim, begin, std::min(end, begin + kAttentionCut), rows.scale, p, cut_o);
+            attend(q, head, head_dim, begin, std::min(end, begin + kAttentionCut), rows.scale, p, cut_o);
         merged.add(cut, cut_o, head_dim);
       }
       for (int64_t d = 0; d < head_dim; ++d) out[d] = out[d] / merged.l;
@@ -101,17 +149,34 @@ void attention_rows(const KvView& kv, const AttentionRows& rows, float* scratch)
   }
 }
 
-void attention_cut(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial) {
+void cut_by(AttendCut attend, const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch,
+            float* partial) {
   const int64_t head_dim = kv.layout.head_dim, begin = cut * kAttentionCut;
   const int64_t end = std::min(begin + kAttentionCut, rows.position + 1);
   const Head head(kv, rows.kv_head);
   float *m = partial + rows.group * head_dim, *l = m + rows.group;
   for (int64_t g = 0; g < rows.group; ++g) {
     const CutStats stats =
-        attend_cut(rows.q + g * head_dim, head, head_dim, begin, end, rows.scale, scratch, partial + g * head_dim);
+        attend(rows.q + g * head_dim, head, head_dim, begin, end, rows.scale, scratch, partial + g * head_dim);
     m[g] = stats.m;
     l[g] = stats.l;
   }
+}
+
+}  // namespace
+
+void attention_rows(const KvView& kv, const AttentionRows& rows, float* scratch) {
+  rows_by(&attend_cut, kv, rows, scratch);
+}
+void attention_cut(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial) {
+  cut_by(&attend_cut, kv, rows, cut, scratch, partial);
+}
+
+void attention_rows_in_tiles(const KvView& kv, const AttentionRows& rows, float* scratch) {
+  rows_by(attention_has_tiles(kv.layout) ? &attend_cut_in_tiles : &attend_cut, kv, rows, scratch);
+}
+void attention_cut_in_tiles(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial) {
+  cut_by(attention_has_tiles(kv.layout) ? &attend_cut_in_tiles : &attend_cut, kv, rows, cut, scratch, partial);
 }
 
 void attention_merge(float* partials, int64_t cuts, int64_t group, int64_t head_dim, float* out) {

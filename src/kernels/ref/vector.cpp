@@ -49,8 +49,8 @@ void silu_mul(const float* gate, const float* up, int64_t n, float* out) {
 }  // namespace
 
 const VectorKernels& vector_kernels() {
-  static constexpr VectorKernels kKernels = {
-      Isa::kRef, &rmsnorm, &rope, &silu_mul, {&attention_rows, &attention_cut, &attention_merge}, &store_kv};
+  static constexpr AttentionKernels kAttention = {&attention_rows, &attention_cut, &attention_merge};
+  static constexpr VectorKernels kKernels = {Isa::kRef, &rmsnorm, &rope, &silu_mul, kAttention, kAttention, &store_kv};
   return kKernels;
 }
 

@@ -207,6 +207,16 @@ inline __m512i permutexvar_epi16(__m512i index, __m512i table) {
   const U16 at = as<U16>(index), x = as<U16>(table);
   return make<U16>([&](int i) { return x.v[at.v[i] & 31]; });
 }
+inline __m512i permutex2var_epi16(__m512i a, __m512i index, __m512i b) {
+  const U16 at = as<U16>(index), x = as<U16>(a), y = as<U16>(b);
+  return make<U16>([&](int i) { return ((at.v[i] & 32) != 0 ? y : x).v[at.v[i] & 31]; });
+}
+inline uint32_t cmpeq_epi16(__m512i a, __m512i b) {
+  const U16 x = as<U16>(a), y = as<U16>(b);
+  uint32_t mask = 0;
+  for (int i = 0; i < 32; ++i) mask |= x.v[i] == y.v[i] ? uint32_t{1} << i : 0u;
+  return mask;
+}
 inline __m512i broadcast_i64x4(__m256i a) {
   const auto x = as<Lanes<uint8_t, 32>>(a);
   return as<__m512i>(Parts<32>{{x, x}});
@@ -366,6 +376,8 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #define _mm512_or_si512 hb_emulated::or_si512
 #define _mm512_broadcast_i64x4 hb_emulated::broadcast_i64x4
 #define _mm512_permutexvar_epi16 hb_emulated::permutexvar_epi16
+#define _mm512_permutex2var_epi16 hb_emulated::permutex2var_epi16
+#define _mm512_cmpeq_epi16_mask hb_emulated::cmpeq_epi16
 #undef _mm512_setr_epi32
 #define _mm512_setr_epi32(...) hb_emulated::as<__m512i>(hb_emulated::I32{{__VA_ARGS__}})
 #define _mm512_permutexvar_ps hb_emulated::permutexvar_ps

@@ -19,15 +19,23 @@ const std::vector<LinearKernel>& emulated_linear_kernels() {
   return kAll;
 }
 
-const VectorKernels& emulated_vector_kernels() {
-  static const VectorKernels kKernels = [] {
+const VectorKernels& emulated_vector_kernels(Isa isa) {
+  static const VectorKernels kAvx512 = [] {
     VectorKernels k = vector_kernels(Isa::kAvx512);
     k.silu_mul = &cpu_emulated::silu_mul_avx512;
     k.attention = {&cpu_emulated::attention_rows_avx512, &cpu_emulated::attention_cut_avx512,
                    &cpu_emulated::attention_merge_avx512};
+    k.prompt_attention = k.attention;
     return k;
   }();
-  return kKernels;
+  static const VectorKernels kAmx = [] {
+    VectorKernels k = kAvx512;
+    k.isa = Isa::kAmx;
+    k.prompt_attention = {&cpu_emulated::attention_rows_amx, &cpu_emulated::attention_cut_amx,
+                          &cpu_emulated::attention_merge_avx512, cpu_emulated::kAmxQueryRows};
+    return k;
+  }();
+  return isa == Isa::kAmx ? kAmx : kAvx512;
 }
 
 }  // namespace halfbyte::testing

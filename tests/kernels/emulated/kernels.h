@@ -10,7 +10,7 @@ namespace halfbyte::testing {
 // Needs AVX2. Empty on other machines than x86-64.
 const std::vector<LinearKernel>& emulated_linear_kernels();
 
-// vector_kernels(Isa::kAvx512). Needs AVX2; on other machines than x86-64 the reference.
-const VectorKernels& emulated_vector_kernels();
+// vector_kernels(isa) of kAvx512 or kAmx. Needs AVX2; on other machines than x86-64 the reference.
+const VectorKernels& emulated_vector_kernels(Isa isa);
 
 }  // namespace halfbyte::testing

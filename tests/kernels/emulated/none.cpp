@@ -9,7 +9,7 @@ const std::vector<LinearKernel>& emulated_linear_kernels() {
   return kNone;
 }
 
-const VectorKernels& emulated_vector_kernels() {
+const VectorKernels& emulated_vector_kernels(Isa) {
   return vector_kernels(Isa::kRef);
 }
 
