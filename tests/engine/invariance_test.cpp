@@ -81,9 +81,10 @@ std::vector<Trace> run(const std::shared_ptr<const Model>& model, const std::vec
 struct Case {
   std::string plan;
   std::string kernels;
+  int64_t head_dim = 12;  // 32: prompt rows attend in the tile order
 };
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.plan << " with " << c.kernels;
+  *out << c.plan << " with " << c.kernels << ", head_dim " << c.head_dim;
 }
 
 std::vector<Case> cases() {
@@ -92,6 +93,7 @@ std::vector<Case> cases() {
     if (isa_runs_here(isa)) {
       for (const std::string& plan : plan_preset_names()) out.push_back({plan, isa_name(isa)});
       for (const char* kv : {"fp8", "nvfp4", "e1m2"}) out.push_back({std::string("w4a16,kv=") + kv, isa_name(isa)});
+      if (isa == Isa::kAmx) out.push_back({"w4a16", isa_name(isa), 32});
     }
   return out;
 }
@@ -99,7 +101,7 @@ std::vector<Case> cases() {
 class Invariance : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Invariance, CompanyChunksAndThreadsChangeNothing) {
-  const auto model = tiny_model("qwen3", GetParam().plan, GetParam().kernels);
+  const auto model = tiny_model("qwen3", GetParam().plan, GetParam().kernels, GetParam().head_dim);
   ASSERT_NE(model, nullptr);
   ASSERT_EQ(model->summary().kernels, GetParam().kernels);
   EngineOptions alone;
@@ -137,7 +139,7 @@ TEST_P(Invariance, CompanyChunksAndThreadsChangeNothing) {
 }
 
 TEST_P(Invariance, PreemptionChangesNothing) {
-  const auto model = tiny_model("llama", GetParam().plan, GetParam().kernels);
+  const auto model = tiny_model("llama", GetParam().plan, GetParam().kernels, GetParam().head_dim);
   ASSERT_NE(model, nullptr);
   EngineOptions alone;
   alone.threads = 1;
@@ -169,7 +171,7 @@ TEST_P(Invariance, PreemptionChangesNothing) {
 }
 
 TEST_P(Invariance, ScoresDoNotDependOnChunksAndEqualGeneration) {
-  const auto model = tiny_model("qwen2", GetParam().plan, GetParam().kernels);
+  const auto model = tiny_model("qwen2", GetParam().plan, GetParam().kernels, GetParam().head_dim);
   ASSERT_NE(model, nullptr);
   EngineOptions options;
   options.threads = 2;
@@ -282,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Kv, LongSequences,
                          [](const auto& kind) { return std::string(name_of(kind.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Plans, Invariance, ::testing::ValuesIn(cases()), [](const auto& c) {
-  std::string name = c.param.plan + "_" + c.param.kernels;
+  std::string name = c.param.plan + "_" + c.param.kernels + (c.param.head_dim == 12 ? "" : "_tiles");
   for (char& letter : name) letter = std::isalnum(static_cast<unsigned char>(letter)) ? letter : '_';
   return name;
 });

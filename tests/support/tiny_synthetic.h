@@ -31,7 +31,7 @@ inline HfConfig tiny_config(const std::string& model_type) {
 
 // Null after a failed expectation.
 inline std::shared_ptr<const Model> tiny_model(const std::string& model_type, const std::string& plan,
-                                               const std::string& kernels = "") {
+                                               const std::string& kernels = "", int64_t head_dim = 12) {
   LoadOptions options;
   auto parsed = parse_plan(plan);
   EXPECT_TRUE(parsed.ok()) << parsed.status().message();
@@ -39,7 +39,9 @@ inline std::shared_ptr<const Model> tiny_model(const std::string& model_type, co
   options.plan = *parsed;
   options.kernels = kernels;
   options.threads = 1;
-  auto model = Model::from_source(synthetic_source(tiny_config(model_type), model_type), options);
+  HfConfig config = tiny_config(model_type);
+  config.head_dim = head_dim;
+  auto model = Model::from_source(synthetic_source(config, model_type), options);
   EXPECT_TRUE(model.ok()) << model.status().message();
   return model.ok() ? *model : nullptr;
 }
