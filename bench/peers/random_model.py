@@ -34,8 +34,8 @@ def metadata(out, shape):
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("qwen2" if arch == "qwen2" else "smollm")
     known = letters + ["ab"]
-    out.add_token_list(["<|end|>"] + known + [f"[PAD{i}]" for i in range(1 + len(known), vocab)])
-    # All printable: first_token.py waits for text.
+    out.add_token_list(["<|end|>"] + known + [f"w{i}" for i in range(1 + len(known), vocab)])
+    # All of them words: first_token.py waits for text.
     out.add_token_types([gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * (vocab - 1))
     out.add_token_merges(["a b"])
     out.add_eos_token_id(0)
