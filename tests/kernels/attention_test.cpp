@@ -353,8 +353,11 @@ TEST_P(PromptAttention, NansReachWhoSeesThem) {
       const Cache cache(k, v, 1, {KvFormat::kBF16, 32, kHeadDim});
       const auto q = normal_values(kRows * 2 * kHeadDim, 32);
       const auto together = cache.attend(prompt(), q, 2, 0, 264), wanted = cache.attend(expected(), q, 2, 0, 264);
-      for (int64_t i = 0; i < kRows; ++i)
-        EXPECT_EQ(std::isfinite(together[static_cast<size_t>(i * 2 * kHeadDim + 5)]), 264 + i < 270) << i;
+      for (int64_t i = 0; i < kRows; ++i) {
+        const bool finite = std::isfinite(together[static_cast<size_t>(i * 2 * kHeadDim + 5)]), sees = 264 + i >= 270;
+        // A key that is infinite may give a score of minus infinity, which is a weight of 0.
+        if (!sees || !in_keys || damaged != kInf) EXPECT_EQ(finite, !sees) << i;
+      }
       EXPECT_TRUE(same(wanted, together)) << (in_keys ? "key " : "value ") << damaged;
     }
   }
