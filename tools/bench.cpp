@@ -164,7 +164,7 @@ Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
   return Model::synthetic(options.synthetic, load);
 }
 
-// The decode loop of a CUDA device; --tokens steps count.
+// Decode loop and prompt on a CUDA device; --tokens steps and --repeat prompts count.
 int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   if (options.synthetic.empty())
     return fail(unsupported("bench --device cuda measures --synthetic shapes; halfbyte run -v shows a model's rates"));
@@ -173,6 +173,9 @@ int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   decode.batch = static_cast<int>(sizes.batch);
   decode.steps = static_cast<int>(std::min<int64_t>(sizes.tokens, 1 << 20));
   decode.context = sizes.context;
+  decode.prompt = sizes.prompt;
+  decode.prompt_rounds = options.repeat;
+  decode.policy = options.policy_cost;
   const auto plan = parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan);
   if (!plan.ok()) return fail(plan.status());
   decode.plan = *plan;
@@ -236,7 +239,7 @@ Command add_bench(CLI::App& app) {
   flags.option("--context", options->context, "Tokens that each has read before")->capture_default_str();
   options->model.device = "cpu";
   add_device_flag(flags, options->model,
-                  "cpu, cuda (decode of a --synthetic shape, tokens fed back on the device) or auto");
+                  "cpu, cuda (a --synthetic shape; decode with tokens fed back on the device) or auto");
   flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
   flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
   flags.flag("--roofline", options->roofline,
