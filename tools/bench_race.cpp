@@ -63,7 +63,7 @@ std::string race_result(const CudaDecodeOptions& o, const CudaDecodeReport& firs
     return race_frame(lanes, std::max(lanes[0].total_ms(), lanes[1].total_ms())) +
            fmt::format("{}, {}: {} is {:.2f} times as fast as {}\n", o.shape, first.device, lanes[1].plan, ratio,
                        lanes[0].plan);
-  Json out{{"device", first.device}, {"shape", o.shape}, {"batch", o.batch}, {"context", o.context},
+  Json out{{"device", first.device}, {"shape", o.shape}, {"batch", o.batch},      {"context", o.context},
            {"tokens", o.steps},      {"ratio", ratio},   {"lanes", Json::array()}};
   for (const RaceLane& lane : lanes)
     out["lanes"].push_back(

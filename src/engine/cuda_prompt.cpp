@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "engine/cuda_buffers.h"
-#include "kernels/cuda/prompt_layout.h"
 
 namespace halfbyte {
 

@@ -347,9 +347,11 @@ Status launch_kv(const AttentionRows& args, KvState state, int rows, const Launc
   if (args.head_dim == 64)
     return group <= 4 ? launch_group<Kv, 64, 4>(args, state, rows, how)
                       : launch_group<Kv, 64, 8>(args, state, rows, how);
-  if (group <= 2) return launch_group<Kv, 128, 2>(args, state, rows, how);
+  if constexpr (sizeof(typename Kv::Element) == 2) {  // FP8 does without the two in between
+    if (group <= 2) return launch_group<Kv, 128, 2>(args, state, rows, how);
+    if (group == 5) return launch_group<Kv, 128, 5>(args, state, rows, how);
+  }
   if (group <= 4) return launch_group<Kv, 128, 4>(args, state, rows, how);
-  if (group == 5) return launch_group<Kv, 128, 5>(args, state, rows, how);
   return launch_group<Kv, 128, 8>(args, state, rows, how);
 }
 

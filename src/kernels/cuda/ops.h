@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "base/temperature_step.h"
+#include "kernels/cuda/prompt_layout.h"
 #include "tensor/quant_linear.h"
 
 namespace halfbyte::cuda {

@@ -1,21 +1,28 @@
 // The warp-group instructions of Hopper: D += A B with 64 rows of A in the registers of four warps and B in shared memory.
-// The registers of A and D belong to the instruction until wgmma_wait says that it is done.
+// The registers of A and D belong to the instruction until wgmma_wait says that it is done. Compiled for another device they
+// trap: usable_device refuses it before.
 #pragma once
 
 #include <cstdint>
 
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HB_WGMMA(...) asm volatile(__VA_ARGS__)
+#else
+#define HB_WGMMA(...) __trap()
+#endif
+
 namespace halfbyte::cuda::ptx {
 
 __device__ __forceinline__ void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  HB_WGMMA("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  HB_WGMMA("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Waits until at most kPending groups are under way.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+  HB_WGMMA("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 // After the last wait: no copy of the sums may be made before it (the compiler does not know that they are still to come).
@@ -40,7 +47,7 @@ __device__ __forceinline__ uint64_t wgmma_swizzled_rows(uint32_t shared) {
       "+f"(d[i + 7])
 // clang-format off
 __device__ __forceinline__ void wgmma_m64k16(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
+  HB_WGMMA(
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
       "%28,%29,%30,%31}, "
@@ -49,7 +56,7 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[32], const uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 __device__ __forceinline__ void wgmma_m64k16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
+  HB_WGMMA(
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
       "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"
@@ -59,7 +66,7 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[64], const uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 __device__ __forceinline__ void wgmma_m64k16(float (&d)[128], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
+  HB_WGMMA(
       "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
       "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"
@@ -74,5 +81,6 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[128], const uint32_t (&a
 }
 // clang-format on
 #undef HB_WGMMA_8
+#undef HB_WGMMA
 
 }  // namespace halfbyte::cuda::ptx
