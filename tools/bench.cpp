@@ -12,6 +12,7 @@
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 #include "bench_cuda.h"
+#include "bench_race.h"
 #include "bench_support.h"
 #include "json_text.h"
 #include "kernels/read_bandwidth.h"
@@ -27,7 +28,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string synthetic, prompt = "512", tokens = "64", batch = "1", context = "16", svg;
   int repeat = 5, warmup = 1;
-  bool json = false, roofline = false, stepped = false, policy_cost = false;
+  bool json = false, roofline = false, stepped = false, policy_cost = false, race = false;
 };
 
 struct Sizes {
@@ -164,7 +165,7 @@ Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
   return Model::synthetic(options.synthetic, load);
 }
 
-// The decode loop of a CUDA device; --tokens steps count.
+// Decode loop and prompt on a CUDA device; --tokens steps and --repeat prompts count.
 int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   if (options.synthetic.empty())
     return fail(unsupported("bench --device cuda measures --synthetic shapes; halfbyte run -v shows a model's rates"));
@@ -173,9 +174,16 @@ int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   decode.batch = static_cast<int>(sizes.batch);
   decode.steps = static_cast<int>(std::min<int64_t>(sizes.tokens, 1 << 20));
   decode.context = sizes.context;
+  decode.prompt = sizes.prompt;
+  decode.prompt_rounds = options.repeat;
+  decode.policy = options.policy_cost;
   const auto plan = parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan);
   if (!plan.ok()) return fail(plan.status());
   decode.plan = *plan;
+  if (options.race) {
+    decode.prompt = 0;
+    return run_race(decode, options.json);
+  }
   const auto report = measure_cuda_decode(decode);
   if (!report.ok()) return fail(report.status());
   return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail_output();
@@ -193,6 +201,7 @@ int run(const BenchOptions& options) {
   const auto device = chosen_device(options.model);
   if (!device.ok()) return fail(device.status());
   if (*device == "cuda") return run_cuda(options, *sizes);
+  if (options.race) return fail(invalid_argument("--race needs --device cuda and --synthetic"));
   const auto model = open_model(options);
   if (!model.ok()) return fail(model.status());
   if (options.stepped) return run_stepped(*model, threads);
@@ -236,7 +245,7 @@ Command add_bench(CLI::App& app) {
   flags.option("--context", options->context, "Tokens that each has read before")->capture_default_str();
   options->model.device = "cpu";
   add_device_flag(flags, options->model,
-                  "cpu, cuda (decode of a --synthetic shape, tokens fed back on the device) or auto");
+                  "cpu, cuda (a --synthetic shape; decode with tokens fed back on the device) or auto");
   flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
   flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
   flags.flag("--roofline", options->roofline,
@@ -246,6 +255,8 @@ Command add_bench(CLI::App& app) {
              "Measure when a line on stdin asks: 'prompt TOKENS', 'decode ROWS CONTEXT STEPS', 'read'");
   flags.flag("--policy-cost", options->policy_cost,
              "What ReSET adds to a decode step: --tokens pairs of steps, with it and without, in turn");
+  flags.flag("--race", options->race,
+             "On a CUDA device: --tokens steps in BF16 and in --plan, then both side by side as fast as they were");
   flags.flag("--json", options->json, "One JSON object instead of a table");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);

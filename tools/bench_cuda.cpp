@@ -23,23 +23,30 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
   const auto bytes = static_cast<double>(r.layer_bytes + r.head_bytes + r.kv_bytes);
   const double gbps = bytes / (median * 1e6);
   if (json) {
-    const Json out{{"machine",
-                    {{"device", r.device},
-                     {"driver", version_text(r.driver)},
-                     {"runtime", version_text(r.runtime)},
-                     {"sm_mhz", r.sm_mhz},
-                     {"memory_mhz", r.memory_mhz},
-                     {"read_GBps", r.read_gbps}}},
-                   {"shape", o.shape},
-                   {"plan", o.plan.preset},
-                   {"batch", o.batch},
-                   {"context", o.context},
-                   {"steps", r.step_ms.size()},
-                   {"ms_per_step", {{"median", median}, {"p10", p10}, {"p99", p99}}},
-                   {"tokens_per_s", o.batch * 1000.0 / median},
-                   {"bytes", {{"layers", r.layer_bytes}, {"head", r.head_bytes}, {"kv", r.kv_bytes}}},
-                   {"GBps", gbps},
-                   {"share_of_read", gbps / r.read_gbps}};
+    Json out{{"machine",
+              {{"device", r.device},
+               {"driver", version_text(r.driver)},
+               {"runtime", version_text(r.runtime)},
+               {"sm_mhz", r.sm_mhz},
+               {"memory_mhz", r.memory_mhz},
+               {"read_GBps", r.read_gbps}}},
+             {"shape", o.shape},
+             {"plan", o.plan.preset},
+             {"batch", o.batch},
+             {"context", o.context},
+             {"steps", r.step_ms.size()},
+             {"ms_per_step", {{"median", median}, {"p10", p10}, {"p99", p99}}},
+             {"tokens_per_s", o.batch * 1000.0 / median},
+             {"bytes", {{"layers", r.layer_bytes}, {"head", r.head_bytes}, {"kv", r.kv_bytes}}},
+             {"GBps", gbps},
+             {"share_of_read", gbps / r.read_gbps}};
+    if (!r.policy_ms.empty()) out["policy_ms_per_step"] = percentile(r.policy_ms, 0.5);
+    if (!r.prompt_ms.empty()) {
+      const double prompt = percentile(r.prompt_ms, 0.5);
+      out["prompt"] = {{"tokens", o.prompt},
+                       {"ms", {{"median", prompt}, {"p10", percentile(r.prompt_ms, 0.1)}}},
+                       {"tokens_per_s", static_cast<double>(o.prompt) * 1000.0 / prompt}};
+    }
     return out.dump(2) + "\n";
   }
   std::string out =
@@ -50,6 +57,15 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
   out += fmt::format("{:<18} {:>9.3f} {:>9.3f} {:>9.3f} {:>10.1f} {:>8.0f} {:>8.1f}%\n",
                      fmt::format("decode batch {}", o.batch), median, p10, p99, o.batch * 1000.0 / median, gbps,
                      100 * gbps / r.read_gbps);
+  if (!r.policy_ms.empty()) {
+    const double with = percentile(r.policy_ms, 0.5);
+    out += fmt::format("{:<18} {:>9.3f}   {:+.2f}%\n", "with ReSET", with, 100 * (with / median - 1));
+  }
+  if (!r.prompt_ms.empty()) {
+    const double prompt = percentile(r.prompt_ms, 0.5);
+    out += fmt::format("{:<18} {:>9.3f} {:>9.3f} {:>9} {:>10.1f}\n", fmt::format("prompt {}", o.prompt), prompt,
+                       percentile(r.prompt_ms, 0.1), "", static_cast<double>(o.prompt) * 1000.0 / prompt);
+  }
   return out;
 }
 

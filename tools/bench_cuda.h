@@ -1,4 +1,4 @@
-// halfbyte bench --device cuda: a decode loop on the device alone.
+// halfbyte bench --device cuda: a decode loop on the device alone, and prompts.
 #pragma once
 
 #include <string>

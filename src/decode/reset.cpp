@@ -54,22 +54,40 @@ TemperatureState::TemperatureState(const TemperaturePolicy& policy) : policy_(po
   recent_.reserve(static_cast<size_t>(policy.window));
 }
 
+TemperatureStep TemperatureState::upcoming() const {
+  TemperatureStep out;
+  const bool fresh = boundary_;  // a step begins: what the last one had does not count
+  const double step_sum = fresh ? 0 : step_sum_;
+  const int64_t step_count = fresh ? 0 : step_count_;
+  const bool by_window = policy_.rule == TemperatureRule::kWindow ||
+                         (policy_.rule != TemperatureRule::kStep && step_count < policy_.window);
+  int64_t count = step_count;
+  if (by_window) {
+    count = window_sum(out.sum);
+  } else {
+    out.sum = step_sum;
+  }
+  out.counts_current = policy_.include_current || count == 0;
+  out.count = static_cast<double>(count + (out.counts_current ? 1 : 0));
+  out.has_running_mean = all_count_ > 0;
+  if (out.has_running_mean) out.running_mean = all_sum_ / static_cast<double>(all_count_);
+  out.tau0 = policy_.tau0;
+  out.t_low = policy_.t_low;
+  out.t_high = policy_.t_high;
+  out.by_token = policy_.rule == TemperatureRule::kToken;
+  out.low_confident = policy_.rule == TemperatureRule::kLowStep;
+  return out;
+}
+
 TemperatureChoice TemperatureState::next(double entropy) {
-  TemperatureChoice out;
-  out.boundary = std::exchange(boundary_, false);
-  if (out.boundary) {
+  const TemperatureStep::Decision d = upcoming().decide(entropy);
+  const bool boundary = std::exchange(boundary_, false);
+  if (boundary) {
     step_sum_ = 0;
     step_count_ = 0;
   }
-  out.step_mean = step_level(entropy);
-  out.running_mean = all_count_ > 0 ? all_sum_ / static_cast<double>(all_count_) : out.step_mean;
-  out.uncertain = out.step_mean > out.running_mean;
-  const bool by_step = out.uncertain && policy_.rule != TemperatureRule::kToken;
-  out.threshold = by_step ? out.step_mean : policy_.tau0;
-  const bool high = entropy >= out.threshold && (out.uncertain || policy_.rule != TemperatureRule::kLowStep);
-  out.temperature = high ? policy_.t_high : policy_.t_low;
   remember(entropy);
-  return out;
+  return {d.temperature, d.step_mean, d.running_mean, d.threshold, d.uncertain, boundary};
 }
 
 void TemperatureState::accept(uint8_t step_class) {
@@ -77,27 +95,13 @@ void TemperatureState::accept(uint8_t step_class) {
   after_newline_ = step_class == 1;
 }
 
-double TemperatureState::step_level(double entropy) const {
-  const bool by_window = policy_.rule == TemperatureRule::kWindow ||
-                         (policy_.rule != TemperatureRule::kStep && step_count_ < policy_.window);
-  if (by_window) return window_mean(entropy);
-  if (policy_.include_current) return (step_sum_ + entropy) / static_cast<double>(step_count_ + 1);
-  return step_count_ > 0 ? step_sum_ / static_cast<double>(step_count_) : entropy;
-}
-
-// Of the last `window` entropies, H_t being the youngest of them where it counts.
-double TemperatureState::window_mean(double entropy) const {
-  const size_t full = static_cast<size_t>(policy_.window);
-  size_t skip = 0;
-  if (policy_.include_current && recent_.size() == full) skip = 1;
-  double total = 0;
-  size_t count = 0;
-  for (size_t i = skip; i < recent_.size(); ++i, ++count) total += recent_[(oldest_ + i) % recent_.size()];
-  if (policy_.include_current || count == 0) {
-    total += entropy;
-    ++count;
-  }
-  return total / static_cast<double>(count);
+// Of the last `window` entropies, H_t being the youngest of them where it counts; returns how many earlier ones there are.
+int64_t TemperatureState::window_sum(double& sum) const {
+  const bool full = recent_.size() == static_cast<size_t>(policy_.window);
+  const size_t skip = policy_.include_current && full ? 1 : 0;
+  sum = 0;
+  for (size_t i = skip; i < recent_.size(); ++i) sum += recent_[(oldest_ + i) % recent_.size()];
+  return static_cast<int64_t>(recent_.size() - skip);
 }
 
 void TemperatureState::remember(double entropy) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/temperature_step.h"
 #include "halfbyte/temperature_policy.h"
 
 namespace halfbyte {
@@ -21,12 +22,13 @@ class TemperatureState {
 
   // The temperature for the token about to be drawn. `entropy`: H_t. Once a token.
   TemperatureChoice next(double entropy);
+  // What next() will choose by, for whoever draws before the entropy is known here; next() must follow with that entropy.
+  TemperatureStep upcoming() const;
   // The class of the token that was drawn (StepClasses). Prompt tokens are never told.
   void accept(uint8_t step_class);
 
  private:
-  double step_level(double entropy) const;
-  double window_mean(double entropy) const;
+  int64_t window_sum(double& sum) const;
   void remember(double entropy);
 
   TemperaturePolicy policy_;

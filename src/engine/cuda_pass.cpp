@@ -6,82 +6,52 @@
 #include <cmath>
 #include <cstddef>
 
+#include "engine/cuda_buffers.h"
+
 namespace halfbyte {
-namespace {
 
 using cuda::check;
 using cuda::DeviceBuffer;
 using cuda::kMaxRows;
-using cuda::RowMode;
-
-// What changes from pass to pass, in one copy.
-struct Inputs {
-  int32_t tokens[kMaxRows];
-  int32_t positions[kMaxRows];  // -1: no row
-  int32_t picks[kMaxRows];      // -1: none
-  cuda::DrawRule rules[kMaxRows];
-};
-
-template <class T>
-T* field(const DeviceBuffer& inputs, size_t offset) {
-  return reinterpret_cast<T*>(inputs.as<std::byte>() + offset);
-}
-
-// The rounded input of one kind of linear, in both forms that a plan may mix, and the scales of its rows.
-struct InputBuffers {
-  DeviceBuffer fp4, bf16, scales;
-
-  Status make(const std::vector<const CudaLinear*>& linears, int rows) {
-    size_t fp4_bytes = 0, bf16_bytes = 0;
-    for (const CudaLinear* l : linears) {
-      size_t& most = l->storage.view.fp4 ? fp4_bytes : bf16_bytes;
-      most = std::max(most, cuda::x_bytes(l->storage.view, rows));
-    }
-    HB_ASSIGN(fp4, DeviceBuffer::make(fp4_bytes, /*zero=*/true));
-    HB_ASSIGN(bf16, DeviceBuffer::make(bf16_bytes, /*zero=*/true));
-    HB_ASSIGN(scales, DeviceBuffer::make(kMaxRows * sizeof(float), /*zero=*/true));
-    return {};
-  }
-  void* of(const CudaLinear& l) const { return l.storage.view.fp4 ? fp4.as<void>() : bf16.as<void>(); }
-  cuda::RowOutput out(const CudaLinear& l) const { return {l.mode, l.static_alpha, of(l), scales.as<float>()}; }
-  cuda::SlotView result(const CudaLinear& l, int rows, const float* partial) const {
-    return cuda::slots_of(l.storage.view, rows, partial, scales.as<float>());
-  }
-};
-
-}  // namespace
 
 // Of one padded number of rows: x^ layouts depend on it.
 struct CudaPass::Buffers {
   int rows = 0;
-  InputBuffers attention, o, mlp, down, head;
+  CudaInputBuffers attention, o, mlp, down, head;
   DeviceBuffer partial;         // slots of whichever linear ran last
   DeviceBuffer logits_partial;  // slots of the head
   DeviceBuffer parts, stats;    // attention
+
+  // The result of a linear whose input was in `input`.
+  cuda::SlotView result(const CudaInputBuffers& input, const CudaLinear& l) const {
+    return cuda::slots_of(l.storage.view, rows, partial.as<float>(), input.scales.as<float>());
+  }
 };
 
-CudaPass::CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv)
-    : weights_(std::move(weights)), kv_shape_(kv) {}
+CudaPass::CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv, const CudaPassLimits& limits)
+    : weights_(std::move(weights)), kv_shape_(kv), limits_(limits) {}
 
 Result<std::unique_ptr<CudaPass>> CudaPass::create(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv,
-                                                   int64_t pages) {
-  std::unique_ptr<CudaPass> out(new CudaPass(std::move(weights), kv));
-  HB_TRY(out->allocate(pages));
+                                                   const CudaPassLimits& limits) {
+  std::unique_ptr<CudaPass> out(new CudaPass(std::move(weights), kv, limits));
+  HB_TRY(out->allocate());
+  HB_TRY(out->allocate_prompt());
+  HB_TRY(check(cudaDeviceSynchronize(), "first allocation"));  // the stream does not wait for the default one
   return Result<std::unique_ptr<CudaPass>>(std::move(out));
 }
 
-Status CudaPass::allocate(int64_t pages) {
+Status CudaPass::allocate() {
   const ModelConfig& c = weights_->config;
   HB_TRY(check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"));
   table_stride_ = (weights_->context + kv_shape_.page_tokens - 1) / kv_shape_.page_tokens;
-  HB_ASSIGN(cache_, DeviceBuffer::make(static_cast<size_t>(pages) * kv_shape_.page_bytes(), /*zero=*/true));
-  HB_ASSIGN(inputs_, DeviceBuffer::make(sizeof(Inputs), /*zero=*/true));
+  HB_ASSIGN(cache_, DeviceBuffer::make(static_cast<size_t>(limits_.pages) * kv_shape_.page_bytes(), /*zero=*/true));
+  HB_ASSIGN(inputs_, DeviceBuffer::make(sizeof(CudaInputs), /*zero=*/true));
   HB_ASSIGN(tables_, DeviceBuffer::make(static_cast<size_t>(kMaxRows * table_stride_) * sizeof(int32_t), true));
   HB_ASSIGN(residual_, DeviceBuffer::make(static_cast<size_t>(kMaxRows * c.hidden) * sizeof(float), true));
   HB_ASSIGN(drawn_, DeviceBuffer::make(kMaxRows * sizeof(cuda::Drawn), true));
   HB_ASSIGN(plain_, DeviceBuffer::make(static_cast<size_t>(kMaxRows * c.vocab) * sizeof(float)));
   HB_ASSIGN(step_, DeviceBuffer::make(sizeof(int32_t), true));
-  return check(cudaDeviceSynchronize(), "first allocation");  // the stream does not wait for the default one
+  return {};
 }
 
 CudaPass::~CudaPass() {
@@ -94,21 +64,15 @@ Result<CudaPass::Buffers*> CudaPass::buffers(int rows) {
   if (b != nullptr) return b.get();
   auto made = std::make_unique<Buffers>();
   made->rows = rows;
-  std::vector<const CudaLinear*> qkv, o, gate_up, down;
+  const CudaLinearKinds kinds(*weights_);
   size_t slots = 0;
-  for (const CudaLayer& l : weights_->layers) {
-    qkv.push_back(&l.qkv);
-    o.push_back(&l.o);
-    gate_up.push_back(&l.gate_up);
-    down.push_back(&l.down);
-    for (const CudaLinear* linear : {&l.qkv, &l.o, &l.gate_up, &l.down})
-      slots = std::max(slots, cuda::slot_floats(linear->storage.view, rows));
-  }
-  HB_TRY(made->attention.make(qkv, rows));
-  HB_TRY(made->o.make(o, rows));
-  HB_TRY(made->mlp.make(gate_up, rows));
-  HB_TRY(made->down.make(down, rows));
-  HB_TRY(made->head.make({&weights_->head}, rows));
+  for (const auto* kind : {&kinds.qkv, &kinds.o, &kinds.gate_up, &kinds.down})
+    for (const CudaLinear* linear : *kind) slots = std::max(slots, cuda::slot_floats(linear->storage.view, rows));
+  HB_TRY(made->attention.make(kinds.qkv, rows, /*prompt=*/false));
+  HB_TRY(made->o.make(kinds.o, rows, false));
+  HB_TRY(made->mlp.make(kinds.gate_up, rows, false));
+  HB_TRY(made->down.make(kinds.down, rows, false));
+  HB_TRY(made->head.make({&weights_->head}, rows, false));
   HB_ASSIGN(made->partial, DeviceBuffer::make(slots * sizeof(float)));
   HB_ASSIGN(made->logits_partial,
             DeviceBuffer::make(cuda::slot_floats(weights_->head.storage.view, rows) * sizeof(float)));
@@ -121,13 +85,12 @@ Result<CudaPass::Buffers*> CudaPass::buffers(int rows) {
   return b.get();
 }
 
-cuda::AttentionRows CudaPass::attention_of(size_t layer, const Shape& shape, Buffers& b) const {
+// What layer, model and cache say; the rows are the caller's.
+cuda::AttentionRows CudaPass::attention_of(size_t layer) const {
   const CudaWeights& w = *weights_;
   const CudaLayer& l = w.layers[layer];
   const ModelConfig& c = w.config;
   cuda::AttentionRows a;
-  a.qkv = b.attention.result(l.qkv, shape.rows, b.partial.as<float>());
-  a.positions = field<int32_t>(inputs_, offsetof(Inputs, positions));
   a.q_norm = l.q_norm.as<float>();
   a.k_norm = l.k_norm.as<float>();
   a.eps = c.rms_norm_eps;
@@ -138,13 +101,14 @@ cuda::AttentionRows CudaPass::attention_of(size_t layer, const Shape& shape, Buf
           layer * kv_shape_.layer_bytes(),
           static_cast<int>(kv_shape_.page_tokens),
           tables_.as<int32_t>(),
-          static_cast<int>(table_stride_)};
+          static_cast<int>(table_stride_),
+          kv_shape_.fp8,
+          l.key_scale,
+          l.value_scale};
   a.heads = static_cast<int>(c.heads);
   a.kv_heads = static_cast<int>(c.kv_heads);
   a.head_dim = static_cast<int>(c.head_dim);
   a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)));
-  a.parts = b.parts.as<float>();
-  a.stats = b.stats.as<float>();
   return a;
 }
 
@@ -154,10 +118,14 @@ Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, Buffers& b) {
   const ModelConfig& c = weights_->config;
   const int rows = shape.rows;
   float* partial = b.partial.as<float>();
-  const auto* positions = field<int32_t>(inputs_, offsetof(Inputs, positions));
+  const auto* positions = input_field<int32_t>(inputs_, offsetof(CudaInputs, positions));
 
   HB_TRY(cuda::run_linear(l.qkv.storage.view, rows, b.attention.of(l.qkv), partial, how()));
-  const cuda::AttentionRows attention = attention_of(layer, shape, b);
+  cuda::AttentionRows attention = attention_of(layer);
+  attention.qkv = b.result(b.attention, l.qkv);
+  attention.positions = positions;
+  attention.parts = b.parts.as<float>();
+  attention.stats = b.stats.as<float>();
   if (!shape.own_rows) HB_TRY(cuda::append_rows(attention, rows, how()));
   const auto state = shape.own_rows ? cuda::KvState::kOwnRow : cuda::KvState::kAppended;
   HB_TRY(cuda::attention_rows(attention, state, rows, how()));
@@ -166,7 +134,7 @@ Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, Buffers& b) {
       l.o.storage.view, rows, partial, how()));
 
   cuda::NormRows norm;
-  norm.y = b.o.result(l.o, rows, partial);
+  norm.y = b.result(b.o, l.o);
   norm.positions = positions;
   norm.residual = residual_.as<float>();
   norm.weight = l.mlp_norm.as<float>();
@@ -176,44 +144,42 @@ Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, Buffers& b) {
   HB_TRY(cuda::norm_rows(norm, rows, how()));
 
   HB_TRY(cuda::run_linear(l.gate_up.storage.view, rows, b.mlp.of(l.gate_up), partial, how()));
-  HB_TRY(cuda::silu_rows(
-      {b.mlp.result(l.gate_up, rows, partial), positions, static_cast<int>(c.intermediate), b.down.out(l.down)}, rows,
-      how()));
+  HB_TRY(cuda::silu_rows({b.result(b.mlp, l.gate_up), positions, static_cast<int>(c.intermediate), b.down.out(l.down)},
+                         rows, how()));
   return cuda::run_linear(l.down.storage.view, rows, b.down.of(l.down), partial, how());
 }
 
 // Final norm of the picked rows, logits and draw.
-Status CudaPass::enqueue_head(const Shape& shape, Buffers& b, Buffers& head) {
+Status CudaPass::enqueue_head(const HeadInput& in, const Shape& shape, Buffers& head, cuda::Launch launch) {
   const CudaWeights& w = *weights_;
   const CudaLinear& linear = w.head;
-  const auto* picks = field<int32_t>(inputs_, offsetof(Inputs, picks));
-  auto* positions = field<int32_t>(inputs_, offsetof(Inputs, positions));
+  const auto* picks = input_field<int32_t>(inputs_, offsetof(CudaInputs, picks));
+  float* logits = head.logits_partial.as<float>();
   cuda::NormRows norm;
-  norm.y = b.down.result(w.layers.back().down, shape.rows, b.partial.as<float>());
-  norm.positions = positions;
+  norm.y = in.y;
+  norm.positions = in.positions;
   norm.pick = picks;
-  norm.residual = residual_.as<float>();
+  norm.residual = in.residual;
   norm.keep = false;
   norm.weight = w.final_norm.as<float>();
   norm.eps = w.config.rms_norm_eps;
   norm.k = static_cast<int>(w.config.hidden);
   norm.out = head.head.out(linear);
-  HB_TRY(cuda::norm_rows(norm, shape.picks, how()));
-  HB_TRY(
-      cuda::run_linear(linear.storage.view, shape.picks, head.head.of(linear), head.logits_partial.as<float>(), how()));
+  HB_TRY(cuda::norm_rows(norm, shape.picks, launch));
+  HB_TRY(cuda::run_linear(linear.storage.view, shape.picks, head.head.of(linear), logits, launch));
   cuda::DrawRows draw;
-  draw.logits = head.head.result(linear, shape.picks, head.logits_partial.as<float>());
+  draw.logits = cuda::slots_of(linear.storage.view, shape.picks, logits, head.head.scales.as<float>());
   draw.vocab = static_cast<int>(w.config.vocab);
-  draw.rules = field<cuda::DrawRule>(inputs_, offsetof(Inputs, rules));
+  draw.rules = input_field<cuda::DrawRule>(inputs_, offsetof(CudaInputs, rules));
   draw.rows = picks;
-  draw.tokens = field<int32_t>(inputs_, offsetof(Inputs, tokens));
-  draw.positions = positions;
+  draw.tokens = in.tokens;
+  draw.positions = in.positions;
   draw.advance = shape.advance;
   draw.drawn = drawn_.as<cuda::Drawn>();
   draw.plain = shape.plain ? plain_.as<float>() : nullptr;
   draw.stamps = shape.advance ? stamps_.as<uint64_t>() : nullptr;
   draw.step = step_.as<int32_t>();
-  return cuda::draw_rows(draw, shape.picks, how());
+  return cuda::draw_rows(draw, shape.picks, launch);
 }
 
 Status CudaPass::enqueue(const Shape& shape, Buffers& b, Buffers* head) {
@@ -223,11 +189,11 @@ Status CudaPass::enqueue(const Shape& shape, Buffers& b, Buffers* head) {
     if (i == 0) {
       norm.embedding = w.embedding.as<void>();
       norm.embedding_bf16 = w.embedding_bf16;
-      norm.tokens = field<int32_t>(inputs_, offsetof(Inputs, tokens));
+      norm.tokens = input_field<int32_t>(inputs_, offsetof(CudaInputs, tokens));
     } else {
-      norm.y = b.down.result(w.layers[i - 1].down, shape.rows, b.partial.as<float>());
+      norm.y = b.result(b.down, w.layers[i - 1].down);
     }
-    norm.positions = field<int32_t>(inputs_, offsetof(Inputs, positions));
+    norm.positions = input_field<int32_t>(inputs_, offsetof(CudaInputs, positions));
     norm.residual = residual_.as<float>();
     norm.weight = w.layers[i].attention_norm.as<float>();
     norm.eps = w.config.rms_norm_eps;
@@ -236,7 +202,11 @@ Status CudaPass::enqueue(const Shape& shape, Buffers& b, Buffers* head) {
     HB_TRY(cuda::norm_rows(norm, shape.rows, how()));
     HB_TRY(enqueue_layer(i, shape, b));
   }
-  return head == nullptr ? Status() : enqueue_head(shape, b, *head);
+  if (head == nullptr) return {};
+  return enqueue_head({b.result(b.down, w.layers.back().down), residual_.as<float>(),
+                       input_field<int32_t>(inputs_, offsetof(CudaInputs, positions)),
+                       input_field<int32_t>(inputs_, offsetof(CudaInputs, tokens))},
+                      shape, *head, how());
 }
 
 Result<cudaGraphExec_t> CudaPass::graph(const Shape& shape) {
@@ -263,8 +233,8 @@ Result<cudaGraphExec_t> CudaPass::graph(const Shape& shape) {
 }
 
 // Uploads what the pass reads beside weights. Page tables travel only when they have changed.
-Status CudaPass::place(std::span<const CudaRow> rows, std::span<const CudaPick> picks, const Shape& shape) {
-  Inputs in{};
+Status CudaPass::place(std::span<const CudaRow> rows, std::span<const CudaPick> picks) {
+  CudaInputs in{};
   for (int i = 0; i < kMaxRows; ++i) {
     const bool there = i < static_cast<int>(rows.size());
     in.tokens[i] = there ? rows[static_cast<size_t>(i)].token : 0;
@@ -284,7 +254,6 @@ Status CudaPass::place(std::span<const CudaRow> rows, std::span<const CudaPick> 
                                  cudaMemcpyHostToDevice, stream_),
                  "page table"));
   }
-  static_cast<void>(shape);
   // From pageable memory the call returns once the bytes are on their way: `in` may go.
   return check(cudaMemcpyAsync(inputs_.as<void>(), &in, sizeof(in), cudaMemcpyHostToDevice, stream_), "inputs");
 }
@@ -295,13 +264,25 @@ Status CudaPass::run(std::span<const CudaRow> rows, std::span<const CudaPick> pi
                     picks.empty() ? 0 : cuda::padded_rows(static_cast<int>(picks.size())), own_rows,
                     plain && !picks.empty(), /*advance=*/false};
   HB_ASSIGN(const cudaGraphExec_t exec, graph(shape));
-  HB_TRY(place(rows, picks, shape));
+  HB_TRY(place(rows, picks));
   HB_TRY(check(cudaGraphLaunch(exec, stream_), "launch"));
-  if (!picks.empty())
-    HB_TRY(check(cudaMemcpyAsync(drawn.data(), drawn_.as<void>(), picks.size() * sizeof(cuda::Drawn),
-                                 cudaMemcpyDeviceToHost, stream_),
+  return take_drawn(drawn.first(picks.size()));
+}
+
+// Waits for the stream; a fault of any kernel shows here.
+Status CudaPass::take_drawn(std::span<cuda::Drawn> drawn) {
+  if (!drawn.empty())
+    HB_TRY(check(cudaMemcpyAsync(drawn.data(), drawn_.as<void>(), drawn.size_bytes(), cudaMemcpyDeviceToHost, stream_),
                  "drawn tokens"));
   return check(cudaStreamSynchronize(stream_), "forward pass");
+}
+
+Status CudaPass::draw_prompt(std::span<const CudaPick> picks, bool plain, std::span<cuda::Drawn> drawn) {
+  const Shape shape{0, cuda::padded_rows(static_cast<int>(picks.size())), false, plain, false};
+  HB_ASSIGN(Buffers* const head, buffers(shape.picks));
+  HB_TRY(place({}, picks));
+  HB_TRY(enqueue_head(prompt_head(), shape, *head, in_turn()));
+  return take_drawn(drawn.first(picks.size()));
 }
 
 Status CudaPass::logits(int pick, std::span<float> out) {
@@ -316,9 +297,10 @@ Status CudaPass::write_page(int32_t page, std::span<const std::byte> from) {
   return cache_.upload(from.data(), from.size(), static_cast<size_t>(page) * page_bytes());
 }
 
-Status CudaPass::decode_alone(std::span<const CudaRow> rows, int steps, std::vector<uint64_t>& stamps) {
+Status CudaPass::decode_alone(std::span<const CudaRow> rows, const cuda::DrawRule& rule, int steps,
+                              std::vector<uint64_t>& stamps) {
   std::vector<CudaPick> picks;
-  for (size_t i = 0; i < rows.size(); ++i) picks.push_back({static_cast<int32_t>(i), {}});
+  for (size_t i = 0; i < rows.size(); ++i) picks.push_back({static_cast<int32_t>(i), rule});
   const int padded = cuda::padded_rows(static_cast<int>(rows.size()));
   const Shape shape{padded, padded, /*own_rows=*/true, /*plain=*/false, /*advance=*/true};
   HB_ASSIGN(stamps_, DeviceBuffer::make(static_cast<size_t>(steps) * sizeof(uint64_t), true));
@@ -329,7 +311,7 @@ Status CudaPass::decode_alone(std::span<const CudaRow> rows, int steps, std::vec
   HB_ASSIGN(const cudaGraphExec_t exec, graph(shape));
   HB_TRY(check(cudaMemset(step_.as<void>(), 0, sizeof(int32_t)), "counter"));
   HB_TRY(check(cudaDeviceSynchronize(), "counter"));
-  HB_TRY(place(rows, picks, shape));
+  HB_TRY(place(rows, picks));
   for (int i = 0; i < steps; ++i) HB_TRY(check(cudaGraphLaunch(exec, stream_), "launch"));
   HB_TRY(check(cudaStreamSynchronize(stream_), "decode"));
   stamps.resize(static_cast<size_t>(steps));
@@ -337,7 +319,8 @@ Status CudaPass::decode_alone(std::span<const CudaRow> rows, int steps, std::vec
 }
 
 Status CudaPass::fill_cache_randomly() {
-  HB_TRY(cuda::fill_random_bf16(cache_.as<void>(), cache_.size() / 2, 1.0f, 77, {}));
+  HB_TRY(kv_shape_.fp8 ? cuda::fill_random_fp8(cache_.as<void>(), cache_.size(), 77, {})
+                       : cuda::fill_random_bf16(cache_.as<void>(), cache_.size() / 2, 1.0f, 77, {}));
   return check(cudaDeviceSynchronize(), "random cache");
 }
 

@@ -1,5 +1,6 @@
-// The Runner of a CUDA device: cuts a plan into passes of up to 16 rows. Decode rows draw on the device; a request whose
-// rules the device does not have (top-k, top-p, penalties, biases, log-probabilities) draws on the host from its logits.
+// The Runner of a CUDA device: cuts a plan into passes, of up to 16 decode rows or of hundreds of prompt rows. Tokens are drawn
+// on the device; a request whose rules the device does not have (top-k, top-p, penalties, biases, log-probabilities) draws
+// on the host from its logits.
 #include <algorithm>
 
 #include "engine/append_score.h"
@@ -11,10 +12,22 @@
 namespace halfbyte {
 namespace {
 
+constexpr int64_t kMostPromptRows = 2048;  // of a pass: work space grows with it
+
 bool device_draws(const Request& request) {
   const SamplingParams& p = request.ask.sampling;
-  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && p.logprobs < 0 && !request.history &&
-         !request.policy;
+  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && p.logprobs < 0 && !request.history;
+}
+
+// A policy's state stays with the request on the host; the device gets what it knows before the entropy is there.
+cuda::DrawRule draw_rule(const Request& request) {
+  const SamplingParams& p = request.ask.sampling;
+  cuda::DrawRule rule{p.temperature, p.min_p, p.seed, p.choice, p.entropy, false, {}};
+  if (request.policy) {
+    rule.by_entropy = true;
+    rule.policy = request.policy->upcoming();
+  }
+  return rule;
 }
 
 class CudaRunner final : public Runner {
@@ -33,36 +46,31 @@ class CudaRunner final : public Runner {
     tap_ = tap ? &tap : nullptr;
     sampled_.assign(static_cast<size_t>(plan.sampled), {});
     next_sample_ = 0;
-    for (const RowRole role : {RowRole::kDecode, RowRole::kPrompt}) {
-      for (const BatchSegment& segment : plan.segments)
-        if (segment.role == role) HB_TRY(add_segment(segment));
-      HB_TRY(flush());
-    }
+    forget_rows();  // what a step that failed left
+    for (const BatchSegment& segment : plan.segments)
+      if (segment.role == RowRole::kDecode) HB_TRY(add_decode_row(segment));
+    HB_TRY(flush());
+    for (const BatchSegment& segment : plan.segments)
+      if (segment.role == RowRole::kPrompt) HB_TRY(add_prompt_rows(segment));
+    HB_TRY(flush_prompt());
     return std::span<const SampledToken>(sampled_);
   }
 
   Status score(std::span<const int32_t> tokens, int64_t position, int64_t rows, std::span<const int32_t> pages,
                const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) override {
     if (tap) return unsupported("activation taps on a CUDA device; calibrate on the CPU");
-    for (int64_t first = 0; first < rows; first += cuda::kMaxRows) {
-      const int64_t count = std::min<int64_t>(cuda::kMaxRows, rows - first);
-      rows_.clear();
-      picks_.clear();
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t at = position + first + i;
-        rows_.push_back({tokens[static_cast<size_t>(at)], static_cast<int32_t>(at), pages});
-        picks_.push_back({static_cast<int32_t>(i), {}});
+    const bool prompt = position < options.prompt_tokens;
+    const int64_t most = prompt ? pass_->prompt_rows() : cuda::kMaxRows;
+    for (int64_t first = 0; first < rows; first += most) {
+      const int64_t count = std::min(most, rows - first), at = position + first;
+      const auto these = tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(count));
+      if (prompt) {
+        const CudaSegment segment{these, at, pages};
+        HB_TRY(pass_->run_prompt({&segment, 1}));
       }
-      cuda::Drawn drawn[cuda::kMaxRows];
-      HB_TRY(pass_->run(rows_, picks_, /*own_rows=*/false, /*plain=*/true, drawn));
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t at = position + first + i;
-        HB_TRY(pass_->logits(static_cast<int>(i), row_logits_));
-        HB_TRY(append_score(row_logits_, tokens[static_cast<size_t>(at + 1)], at, options, best_logit_fns(), out));
-      }
+      for (int64_t row = 0; row < count; row += cuda::kMaxRows)
+        HB_TRY(score_rows(these, at, row, prompt ? std::span<const int32_t>() : pages, tokens, options, out));
     }
-    rows_.clear();
-    picks_.clear();
     return {};
   }
 
@@ -91,54 +99,117 @@ class CudaRunner final : public Runner {
     return {};
   }
 
-  Status add_segment(const BatchSegment& segment) {
-    Request& request = *segment.request;
-    own_rows_ = segment.role == RowRole::kDecode;
-    for (int64_t i = 0; i < segment.rows; ++i) {
-      if (rows_.size() == cuda::kMaxRows) HB_TRY(flush());
-      const int64_t at = segment.position + i;
-      rows_.push_back({request.tokens[static_cast<size_t>(at)], static_cast<int32_t>(at), request.pages});
+  // Scores of up to 16 of the rows `these`, from `row` on, the first of which stands at `position`. pages: run them as decode
+  // rows; empty: they are rows of the last prompt pass.
+  Status score_rows(std::span<const int32_t> these, int64_t position, int64_t row, std::span<const int32_t> pages,
+                    std::span<const int32_t> tokens, const ScoreOptions& options, ScoreResult& out) {
+    const int64_t count = std::min<int64_t>(cuda::kMaxRows, static_cast<int64_t>(these.size()) - row);
+    std::vector<CudaRow> rows;
+    std::vector<CudaPick> picks;
+    for (int64_t i = row; i < row + count; ++i) {
+      rows.push_back({these[static_cast<size_t>(i)], static_cast<int32_t>(position + i), pages});
+      picks.push_back({static_cast<int32_t>(pages.empty() ? i : i - row), {}});
     }
-    if (!segment.samples) return {};
-    const SamplingParams& p = request.ask.sampling;
-    picks_.push_back(
-        {static_cast<int32_t>(rows_.size()) - 1, {p.temperature, p.min_p, p.seed, p.choice, p.entropy ? 1u : 0u}});
-    sampling_.push_back(&request);
+    cuda::Drawn drawn[cuda::kMaxRows];
+    HB_TRY(pages.empty() ? pass_->draw_prompt(picks, /*plain=*/true, drawn)
+                         : pass_->run(rows, picks, /*own_rows=*/false, /*plain=*/true, drawn));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = position + row + i;
+      HB_TRY(pass_->logits(static_cast<int>(i), row_logits_));
+      HB_TRY(append_score(row_logits_, tokens[static_cast<size_t>(at + 1)], at, options, best_logit_fns(), out));
+    }
     return {};
   }
 
-  // Runs the rows that have gathered.
-  Status flush() {
-    if (rows_.empty()) return {};
-    const bool plain = tap_ != nullptr || !std::all_of(sampling_.begin(), sampling_.end(),
-                                                       [](const Request* r) { return device_draws(*r); });
-    cuda::Drawn drawn[cuda::kMaxRows];
-    const Status status = pass_->run(rows_, picks_, own_rows_, plain, drawn);
-    for (size_t i = 0; i < sampling_.size() && status.ok(); ++i) HB_TRY(take(i, drawn[i]));
-    rows_.clear();
-    picks_.clear();
-    sampling_.clear();
-    return status;
+  void add_pick(const BatchSegment& segment, int64_t row) {
+    if (!segment.samples) return;
+    picks_.push_back({static_cast<int32_t>(row), draw_rule(*segment.request)});
+    sampling_.push_back(segment.request);
   }
 
-  Status take(size_t pick, const cuda::Drawn& drawn) {
+  Status add_decode_row(const BatchSegment& segment) {
+    if (rows_.size() == cuda::kMaxRows) HB_TRY(flush());
+    const Request& request = *segment.request;
+    rows_.push_back(
+        {request.tokens[static_cast<size_t>(segment.position)], static_cast<int32_t>(segment.position), request.pages});
+    add_pick(segment, static_cast<int64_t>(rows_.size()) - 1);
+    return {};
+  }
+
+  Status add_prompt_rows(const BatchSegment& segment) {
+    const Request& request = *segment.request;
+    for (int64_t done = 0; done < segment.rows;) {
+      if (prompt_rows_ == pass_->prompt_rows()) HB_TRY(flush_prompt());
+      const int64_t count = std::min(segment.rows - done, pass_->prompt_rows() - prompt_rows_);
+      segments_.push_back(
+          {std::span(request.tokens).subspan(static_cast<size_t>(segment.position + done), static_cast<size_t>(count)),
+           segment.position + done, request.pages});
+      prompt_rows_ += count;
+      done += count;
+    }
+    add_pick(segment, prompt_rows_ - 1);
+    return {};
+  }
+
+  // Whether logits have to come to the host.
+  bool wants_plain() const {
+    return tap_ != nullptr ||
+           !std::all_of(sampling_.begin(), sampling_.end(), [](const Request* r) { return device_draws(*r); });
+  }
+
+  // Runs the decode rows that have gathered.
+  Status flush() {
+    if (rows_.empty()) return {};
+    cuda::Drawn drawn[cuda::kMaxRows];
+    HB_TRY(pass_->run(rows_, picks_, /*own_rows=*/true, wants_plain(), drawn));
+    for (size_t i = 0; i < sampling_.size(); ++i) HB_TRY(take(i, i, drawn[i]));
+    forget_rows();
+    return {};
+  }
+
+  // Runs the prompt rows that have gathered, and draws for those that end a prompt, 16 at a time.
+  Status flush_prompt() {
+    if (segments_.empty()) return {};
+    HB_TRY(pass_->run_prompt(segments_));
+    const bool plain = wants_plain();
+    for (size_t first = 0; first < picks_.size(); first += cuda::kMaxRows) {
+      const size_t count = std::min<size_t>(cuda::kMaxRows, picks_.size() - first);
+      cuda::Drawn drawn[cuda::kMaxRows];
+      HB_TRY(pass_->draw_prompt(std::span(picks_).subspan(first, count), plain, drawn));
+      for (size_t i = 0; i < count; ++i) HB_TRY(take(first + i, i, drawn[i]));
+    }
+    forget_rows();
+    return {};
+  }
+
+  void forget_rows() {
+    rows_.clear();
+    segments_.clear();
+    prompt_rows_ = 0;
+    picks_.clear();
+    sampling_.clear();
+  }
+
+  // row: of the last draw.
+  Status take(size_t pick, size_t row, const cuda::Drawn& drawn) {
     Request& request = *sampling_[pick];
     SampledToken& out = sampled_[next_sample_++];
     const SamplingParams& p = request.ask.sampling;
     if (tap_ != nullptr) {
-      HB_TRY(pass_->logits(static_cast<int>(pick), row_logits_));
+      HB_TRY(pass_->logits(static_cast<int>(row), row_logits_));
       (*tap_)(request.id, request.length(), row_logits_);
     }
     if (device_draws(request)) {
       out.token = drawn.token;
-      out.entropy = p.entropy ? drawn.entropy : 0.0f;
-      out.temperature = p.temperature <= 1e-6f ? 0.0f : p.temperature;
+      out.entropy = p.entropy || request.policy ? drawn.entropy : 0.0f;
+      out.temperature = drawn.temperature;
+      if (request.policy && drawn.token >= 0) out.choice = request.policy->next(static_cast<double>(drawn.entropy));
       if (drawn.token < 0)
         request.failure = "the model gave a logit that is NaN or infinite at position " +
                           std::to_string(request.length()) + "; its weights are broken or overflow in this plan";
       return {};
     }
-    HB_TRY(pass_->logits(static_cast<int>(pick), row_logits_));
+    HB_TRY(pass_->logits(static_cast<int>(row), row_logits_));
     const Status status =
         sampler_.sample(row_logits_, p, request.history ? &*request.history : nullptr,
                         static_cast<uint64_t>(request.length()), out, request.policy ? &*request.policy : nullptr);
@@ -156,8 +227,9 @@ class CudaRunner final : public Runner {
   size_t next_sample_ = 0;
   std::vector<CudaRow> rows_;
   std::vector<CudaPick> picks_;
+  std::vector<CudaSegment> segments_;
+  int64_t prompt_rows_ = 0;         // of segments_
   std::vector<Request*> sampling_;  // [picks]
-  bool own_rows_ = false;
   const LogitsTap* tap_ = nullptr;
 };
 
@@ -180,9 +252,10 @@ Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> mo
   const ModelConfig& c = model->config();
   const int64_t context = std::min(c.context, limits.pages * limits.page_tokens);
   HB_ASSIGN(CudaWeights weights, upload_weights(model->impl(), device, context));
-  const CudaKvShape kv{c.layers, c.kv_heads, c.head_dim, limits.page_tokens};
+  const CudaKvShape kv{c.layers, c.kv_heads, c.head_dim, limits.page_tokens, model->plan().kv == KvKind::kFP8};
   HB_ASSIGN(std::unique_ptr<CudaPass> pass,
-            CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv, limits.pages));
+            CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv,
+                             {limits.pages, std::min(limits.prefill_chunk, kMostPromptRows), limits.max_batch + 1}));
   return std::unique_ptr<Runner>(std::make_unique<CudaRunner>(std::move(model), std::move(pass), limits));
 }
 

@@ -60,7 +60,7 @@ Result<CudaLinear> upload_linear(std::initializer_list<const PackedLinear*> part
   return out;
 }
 
-Result<CudaLayer> upload_layer(const LayerWeights& from, int multiprocessors) {
+Result<CudaLayer> upload_layer(const LayerWeights& from, bool fp8_cache, int multiprocessors) {
   CudaLayer out;
   HB_ASSIGN(out.attention_norm, upload_floats(from.attention_norm));
   HB_ASSIGN(out.q_norm, upload_floats(from.q_norm));
@@ -70,6 +70,10 @@ Result<CudaLayer> upload_layer(const LayerWeights& from, int multiprocessors) {
   HB_ASSIGN(out.o, upload_linear({&from.o}, multiprocessors));
   HB_ASSIGN(out.gate_up, upload_linear({&from.gate, &from.up}, multiprocessors));
   HB_ASSIGN(out.down, upload_linear({&from.down}, multiprocessors));
+  if (fp8_cache) {
+    out.key_scale = from.key_scale;
+    out.value_scale = from.value_scale;
+  }
   return out;
 }
 
@@ -159,6 +163,12 @@ class RandomWeights {
 
 }  // namespace
 
+Status check_cuda_kv(KvKind kv) {
+  if (kv == KvKind::kBF16 || kv == KvKind::kFP8) return {};
+  return unsupported(std::string("a KV cache in ") + name_of(kv) +
+                     " on a CUDA device, expected bf16 or fp8; choose kv=bf16 or kv=fp8, or run on the CPU");
+}
+
 uint64_t CudaWeights::linear_bytes() const {
   uint64_t bytes = 0;
   for (const CudaLayer& l : layers)
@@ -167,16 +177,14 @@ uint64_t CudaWeights::linear_bytes() const {
 }
 
 Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceInfo& device, int64_t context) {
-  if (model.plan.kv != KvKind::kBF16)
-    return unsupported(std::string("a KV cache in ") + name_of(model.plan.kv) +
-                       " on a CUDA device, expected bf16; choose kv=bf16 or run on the CPU");
+  HB_TRY(check_cuda_kv(model.plan.kv));
   CudaWeights out;
   out.config = model.config;
   out.device = device;
   out.embedding_bf16 = model.weights.embedding.kind == WeightKind::kBF16;
   HB_ASSIGN(out.embedding, upload_embedding(model.weights.embedding));
   for (const LayerWeights& layer : model.weights.layers) {
-    HB_ASSIGN(CudaLayer uploaded, upload_layer(layer, device.multiprocessors));
+    HB_ASSIGN(CudaLayer uploaded, upload_layer(layer, model.plan.kv == KvKind::kFP8, device.multiprocessors));
     out.layers.push_back(std::move(uploaded));
   }
   HB_ASSIGN(out.final_norm, upload_floats(model.weights.final_norm));

@@ -21,6 +21,7 @@ struct CudaLinear {
 struct CudaLayer {
   cuda::DeviceBuffer attention_norm, q_norm, k_norm, mlp_norm;  // q_norm, k_norm: empty without
   CudaLinear qkv, o, gate_up, down;
+  float key_scale = 1.0f, value_scale = 1.0f;  // of an FP8 cache
 };
 
 // Thread-compatible; immutable once made.
@@ -37,6 +38,9 @@ struct CudaWeights {
 
   uint64_t linear_bytes() const;  // that a decode step reads, without the head
 };
+
+// kUnsupported for a cache that the device's kernels do not have.
+Status check_cuda_kv(KvKind kv);
 
 // `model` holds its weights in their normal form (kernels "ref"). context: longest sequence. kUnsupported for formats
 // that the device's kernels do not have, with the linear's name.

@@ -11,6 +11,7 @@
 #include "formats/bf16.h"
 #include "formats/e2m1.h"
 #include "formats/e4m3.h"
+#include "kernels/cuda/prompt_layout.h"
 
 namespace halfbyte::cuda {
 namespace {
@@ -61,6 +62,54 @@ TEST(CudaLayout, SplitsCoverEveryStepOnce) {
       }
       for (const int count : steps) EXPECT_TRUE(count == split.quotient || count == split.quotient + 1);
     }
+  }
+}
+
+// Every value has a place of its own, and the places of eight rows and 64 K are an atom of 1,024 bytes in which the hardware
+// finds 16-byte chunk c of row r at address bits 4 to 6 = c xor r.
+TEST(CudaLayout, PromptRowsLieInSwizzledAtoms) {
+  for (const int rows : {1, 64, 65, 200, 300}) {
+    const int padded = padded_prompt_rows(rows), k = 192;
+    EXPECT_GE(padded, rows);
+    EXPECT_EQ(padded % 64, 0);
+    std::vector<bool> taken(static_cast<size_t>(padded * k / 4));
+    for (int r = 0; r < padded; ++r) {
+      for (int at = 0; at < k; at += 4) {
+        const size_t offset = prompt_offset(padded, r, at);
+        ASSERT_EQ(offset % 8, 0u);
+        ASSERT_LT(offset / 8, taken.size());
+        ASSERT_FALSE(taken[offset / 8]);
+        taken[offset / 8] = true;
+        const size_t atom =
+            (static_cast<size_t>(at / 64) * static_cast<size_t>(padded / 8) + static_cast<size_t>(r / 8)) * 1024;
+        const size_t plain = static_cast<size_t>(r % 8) * 128 + static_cast<size_t>(at % 64) * 2;
+        ASSERT_EQ(offset, atom + (plain ^ ((plain >> 3) & 0x70))) << "row " << r << ", k " << at;
+      }
+    }
+  }
+}
+
+// A prompt's weight is a code times a scale byte in BF16: exact, and what kUnscale undoes.
+TEST(CudaLayout, CodesTimesScalesAreBf16) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const float scale = BF16::decode(static_cast<uint16_t>((kScaleBias >> 16) + static_cast<uint32_t>(byte) * 16));
+    EXPECT_EQ(scale, std::ldexp(1.0f + static_cast<float>(byte & 7) / 8, (byte >> 3) - 15 + kScaleExponent));
+    for (int code = 0; code < 8; ++code) {
+      const float weight = std::ldexp(E2M1::decode(static_cast<uint8_t>(code)), kPairExponent);
+      const float product = weight * scale;
+      EXPECT_EQ(BF16::round(product), product) << "scale " << byte << ", code " << code;
+      EXPECT_EQ(static_cast<double>(product), static_cast<double>(weight) * static_cast<double>(scale));
+    }
+  }
+}
+
+TEST(CudaLayout, Fp8CodesBecomeBf16) {
+  const float power = BF16::decode(static_cast<uint16_t>(kFp8Power));
+  for (uint32_t code = 0; code < 256; ++code) {
+    if ((code & 0x7F) == 0x7F) continue;  // NaN
+    const uint32_t bits = fp8_as_bf16(code << 8 | (code ^ 0x80u) << 24);
+    EXPECT_EQ(BF16::decode(static_cast<uint16_t>(bits)) * power, E4M3::decode(static_cast<uint8_t>(code)));
+    EXPECT_EQ(BF16::decode(static_cast<uint16_t>(bits >> 16)) * power, E4M3::decode(static_cast<uint8_t>(code ^ 0x80)));
   }
 }
 

@@ -1,10 +1,10 @@
-// Attention of single query rows over a paged BF16 cache, cut into parts at absolute positions.
+// Attention of single query rows over a paged BF16 or FP8 cache, cut into parts at absolute positions.
 //
 // A thread block has one part of one KV head of one row: it adds the slots of q (and k, v), norms and rotates them,
 // appends the row's key and value, and leaves sums that merge_rows divides. Keys go to the tensor cores as the 16-row
 // operand with the group's query heads as columns (q as two BF16 halves: 16 bits), values are multiplied in FP32.
 //
-// Moves   2 x length x head_dim x 2 bytes a KV head and row, once; slots of q for every part from L2.
+// Moves   2 x length x head_dim x 2 bytes (FP8: 1) a KV head and row, once; slots of q for every part from L2.
 // Shapes  head_dim 64 or 128, up to 8 query heads a KV head, pages of 16 or more positions.
 // Order   parts of split_span(length) positions; in a part stream i of 8 has the 16-position groups g with g mod 8 = i,
 //         ascending, with a running maximum; the streams ascending; the parts ascending (merge_rows). It depends on the
@@ -13,100 +13,13 @@
 
 #include "base/exp32.h"
 #include "formats/bf16.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/head_reader.cuh"
 
 namespace halfbyte::cuda {
 namespace {
 constexpr int kStreams = 8;          // a part's 16-position groups go to these in turn
 constexpr int kGroupPositions = 16;  // positions that a warp takes at once
 constexpr int kHeadColumns = 8;      // columns of the MMA
-
-// One head's vector as a warp holds it: lane i has dimensions i, i + 32, ...; pairs of a rotation lie in one lane.
-template <int kDim>
-struct HeadVector {
-  static constexpr int kPerLane = kDim / 32;
-  float v[kPerLane];
-};
-
-// A head of q, k or v on its way from the slots. Made before the wait for the kernel ahead: it reads what never changes.
-template <int kDim>
-class HeadReader {
- public:
-  static constexpr int kPerLane = kDim / 32;
-  static constexpr int kHalf = kPerLane / 2;
-
-  // norm: [kDim] or null; rotate: by `position`.
-  __device__ __forceinline__ HeadReader(const AttentionRows& a, int first_row, const float* norm, bool rotate,
-                                        int position, int lane)
-      : qkv_(a.qkv), eps_(a.eps), row_(first_row + lane), norms_(norm != nullptr), rotates_(rotate) {
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      const int row = row_ + 32 * i;
-      slots_[i] = qkv_.slot_counts != nullptr ? qkv_.slot_counts[row >> 7] : 1;
-      scale_[i] = qkv_.scales != nullptr ? qkv_.scales[row] : 1.0f;
-      bias_[i] = qkv_.bias != nullptr ? qkv_.bias[row] : 0.0f;
-      weight_[i] = norms_ ? norm[lane + 32 * i] : 1.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-      const size_t at = static_cast<size_t>(position) * (kDim / 2) + lane + 32 * i;
-      cos_[i] = rotates_ ? a.cos[at] : 1.0f;
-      sin_[i] = rotates_ ? a.sin[at] : 0.0f;
-    }
-  }
-
-  __device__ __forceinline__ HeadVector<kDim> read(int column) const {
-    HeadVector<kDim> h;
-    const float* at = qkv_.partial + static_cast<size_t>(column) * qkv_.rows + row_;
-    const size_t stride = static_cast<size_t>(qkv_.columns) * qkv_.rows;
-    float part[kMaxSlots][kPerLane];
-#pragma unroll
-    for (int s = 0; s < kMaxSlots; ++s) {
-#pragma unroll
-      for (int i = 0; i < kPerLane; ++i) part[s][i] = s < slots_[i] ? __ldcg(at + s * stride + 32 * i) : 0.0f;
-    }
-    const float x_scale = qkv_.x_scale != nullptr ? __ldcg(qkv_.x_scale + column) : 1.0f;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      float sum = part[0][i];
-#pragma unroll
-      for (int s = 1; s < kMaxSlots; ++s) sum = s < slots_[i] ? sum + part[s][i] : sum;
-      h.v[i] = sum * (scale_[i] * x_scale);
-      if (qkv_.bias != nullptr) h.v[i] += bias_[i];
-    }
-    if (norms_) norm(h);
-    if (rotates_) rotate(h);
-    return h;
-  }
-
- private:
-  __device__ __forceinline__ void norm(HeadVector<kDim>& h) const {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) sum += h.v[i] * h.v[i];
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
-    const float inverse = 1.0f / sqrtf(sum / static_cast<float>(kDim) + eps_);
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) h.v[i] = (h.v[i] * inverse) * weight_[i];
-  }
-  __device__ __forceinline__ void rotate(HeadVector<kDim>& h) const {
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-      const float x = h.v[i], y = h.v[i + kHalf];
-      h.v[i] = x * cos_[i] - y * sin_[i];
-      h.v[i + kHalf] = y * cos_[i] + x * sin_[i];
-    }
-  }
-
-  const SlotView& qkv_;
-  float eps_;
-  int row_;
-  bool norms_, rotates_;
-  int slots_[kPerLane];
-  float scale_[kPerLane], bias_[kPerLane], weight_[kPerLane];
-  float cos_[kHalf], sin_[kHalf];
-};
 
 // Of KV head `head`: its key (normed and rotated) or its value.
 template <int kDim>
@@ -116,23 +29,12 @@ __device__ __forceinline__ HeadReader<kDim> kv_reader(const AttentionRows& a, bo
                           !is_value, position, lane);
 }
 
-template <int kDim>
-__device__ __forceinline__ void store_bf16(const HeadVector<kDim>& h, uint16_t* to, int lane) {
-#pragma unroll
-  for (int i = 0; i < HeadVector<kDim>::kPerLane; ++i) to[lane + 32 * i] = BF16::encode(h.v[i]);
+// Keys (0) or values (1): what their numbers are divided by in the cache.
+__device__ __forceinline__ float cache_scale(const KvPages& kv, bool is_value) {
+  return is_value ? kv.value_scale : kv.key_scale;
 }
 
-// Keys (which = 0) or values (1) of a head at a position.
-__device__ __forceinline__ uint16_t* cache_row(const KvPages& kv, int row, int kv_heads, int head_dim, int which,
-                                               int head, int position) {
-  const int shift = __ffs(kv.page_tokens) - 1;
-  const int page = kv.tables[static_cast<size_t>(row) * kv.table_stride + (position >> shift)];
-  const size_t slot = (static_cast<size_t>(which * kv_heads + head) << shift) + (position & (kv.page_tokens - 1));
-  return reinterpret_cast<uint16_t*>(kv.base + static_cast<size_t>(page) * kv.page_stride + kv.layer_offset) +
-         slot * head_dim;
-}
-
-template <int kDim>
+template <class Kv, int kDim>
 __global__ void __launch_bounds__(64) append_kernel(const __grid_constant__ AttentionRows a) {
   const int head = blockIdx.x, row = blockIdx.y, lane = threadIdx.x & 31;
   const bool is_value = threadIdx.x >= 32;
@@ -141,58 +43,62 @@ __global__ void __launch_bounds__(64) append_kernel(const __grid_constant__ Atte
   const int position = a.positions[row];
   if (position < 0) return;
   const HeadVector<kDim> h = kv_reader<kDim>(a, is_value, head, position, lane).read(row);
-  store_bf16(h, cache_row(a.kv, row, a.kv_heads, kDim, is_value, head, position), lane);
+  store_head<Kv>(h, cache_row<Kv>(a.kv, row, a.kv_heads, kDim, is_value, head, position), cache_scale(a.kv, is_value),
+                 lane);
 }
 
 // 16 positions of keys and values in a warp's registers.
 // Keys: lane (g, t) has of rows g and g + 8 the dimensions 32 c + 8 t .. + 7: two k16 steps each, in an order of
 // dimensions that q shares. Values: kRowLanes lanes a row, 8 dimensions each.
-template <int kDim>
+template <class Kv, int kDim>
 struct Group {
+  using Element = typename Kv::Element;
+  using Eight = typename Kv::Eight;
   static constexpr int kChunks = kDim / 32;
   static constexpr int kRowLanes = kDim / 8;
   static constexpr int kRowsPerLoad = 32 / kRowLanes;
   static constexpr int kLoads = kGroupPositions / kRowsPerLoad;
-  uint4 keys[2][kChunks];
-  uint4 values[kLoads];
+  Eight keys[2][kChunks];
+  Eight values[kLoads];
 
-  __device__ __forceinline__ void load_keys(const uint16_t* first, int lane) {
+  __device__ __forceinline__ void load_keys(const Element* first, int lane) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int c = 0; c < kChunks; ++c)
-        keys[r][c] = *reinterpret_cast<const uint4*>(first + ((lane >> 2) + 8 * r) * kDim + c * 32 + (lane & 3) * 8);
+        keys[r][c] = *reinterpret_cast<const Eight*>(first + ((lane >> 2) + 8 * r) * kDim + c * 32 + (lane & 3) * 8);
     }
   }
-  __device__ __forceinline__ void load_values(const uint16_t* first, int lane) {
+  __device__ __forceinline__ void load_values(const Element* first, int lane) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
       values[i] =
-          *reinterpret_cast<const uint4*>(first + (i * kRowsPerLoad + lane / kRowLanes) * kDim + lane % kRowLanes * 8);
+          *reinterpret_cast<const Eight*>(first + (i * kRowsPerLoad + lane / kRowLanes) * kDim + lane % kRowLanes * 8);
   }
   // The position `own` of the group takes its key and value from shared memory.
-  __device__ __forceinline__ void patch(int own, const uint16_t* key, const uint16_t* value, int lane) {
+  __device__ __forceinline__ void patch(int own, const Element* key, const Element* value, int lane) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        if ((lane >> 2) + 8 * r == own) keys[r][c] = *reinterpret_cast<const uint4*>(key + c * 32 + (lane & 3) * 8);
+        if ((lane >> 2) + 8 * r == own) keys[r][c] = *reinterpret_cast<const Eight*>(key + c * 32 + (lane & 3) * 8);
       }
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       if (i * kRowsPerLoad + lane / kRowLanes == own)
-        values[i] = *reinterpret_cast<const uint4*>(value + lane % kRowLanes * 8);
+        values[i] = *reinterpret_cast<const Eight*>(value + lane % kRowLanes * 8);
     }
   }
 };
 
 // kGroup: heads that are compiled; a.heads / a.kv_heads of them are there. kWarps: 8 or 4; a warp takes one or two streams,
 // one after the other, so that the sums are the same.
-template <int kDim, int kGroup>
+template <class Kv, int kDim, int kGroup>
 struct AttentionShared {
-  uint16_t query[2][kHeadColumns][kDim];                   // high and low halves
-  uint16_t key[kDim], value[kDim];                         // of the row itself
+  uint16_t query[2][kHeadColumns][kDim];       // high and low halves
+  alignas(16) typename Kv::Element key[kDim];  // of the row itself
+  alignas(16) typename Kv::Element value[kDim];
   float weights[kStreams][kGroupPositions][kHeadColumns];  // exponentials of a group
   float stats[kStreams][kHeadColumns][2];
   float sums[kStreams][kGroup][kDim];
@@ -206,14 +112,14 @@ struct WarpState {
   float sums[kGroup][8] = {};
 };
 
-template <int kDim>
-__device__ __forceinline__ void score_group(float (&score)[4], const Group<kDim>& kv,
+template <class Kv, int kDim>
+__device__ __forceinline__ void score_group(float (&score)[4], const Group<Kv, kDim>& kv,
                                             const uint16_t (&query)[2][kHeadColumns][kDim], int lane) {
   const int g = lane >> 2, t = lane & 3;
   float sums[2][2][4] = {};  // by half of q and half of the k16 pair: short chains of dependent MMAs
 #pragma unroll
-  for (int c = 0; c < Group<kDim>::kChunks; ++c) {
-    const uint4 low = kv.keys[0][c], high = kv.keys[1][c];
+  for (int c = 0; c < Group<Kv, kDim>::kChunks; ++c) {
+    const uint4 low = Kv::widen(kv.keys[0][c]), high = Kv::widen(kv.keys[1][c]);
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
       const uint4 q = *reinterpret_cast<const uint4*>(&query[part][g][c * 32 + t * 8]);
@@ -254,11 +160,11 @@ __device__ __forceinline__ void soften(WarpState<kDim, kGroup>& state, const flo
   }
 }
 
-template <int kDim, int kGroup>
-__device__ __forceinline__ void add_values(WarpState<kDim, kGroup>& state, const Group<kDim>& kv,
+template <class Kv, int kDim, int kGroup>
+__device__ __forceinline__ void add_values(WarpState<kDim, kGroup>& state, const Group<Kv, kDim>& kv,
                                            const float (&weights)[kGroupPositions][kHeadColumns],
                                            const float (&shrink)[2], int lane) {
-  using G = Group<kDim>;
+  using G = Group<Kv, kDim>;
 #pragma unroll
   for (int h = 0; h < kGroup; ++h) {
     const float factor = __shfl_sync(~0u, shrink[h % 2], h / 2);  // lane (0, h / 2) holds heads 2 t and 2 t + 1
@@ -268,7 +174,8 @@ __device__ __forceinline__ void add_values(WarpState<kDim, kGroup>& state, const
 #pragma unroll
   for (int i = 0; i < G::kLoads; ++i) {
     const float* w = weights[i * G::kRowsPerLoad + lane / G::kRowLanes];
-    const uint32_t words[4] = {kv.values[i].x, kv.values[i].y, kv.values[i].z, kv.values[i].w};
+    const uint4 eight = Kv::widen(kv.values[i]);
+    const uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
     for (int h = 0; h < kGroup; ++h) {
       const float p = w[h];
@@ -282,8 +189,8 @@ __device__ __forceinline__ void add_values(WarpState<kDim, kGroup>& state, const
 }
 
 // A head of the group's queries into shared memory, as two BF16 halves.
-template <int kDim, int kGroup>
-__device__ __forceinline__ void store_query(AttentionShared<kDim, kGroup>& shared, int column,
+template <class Kv, int kDim, int kGroup>
+__device__ __forceinline__ void store_query(AttentionShared<Kv, kDim, kGroup>& shared, int column,
                                             const HeadVector<kDim>& h, int lane) {
 #pragma unroll
   for (int i = 0; i < HeadVector<kDim>::kPerLane; ++i) {
@@ -295,8 +202,8 @@ __device__ __forceinline__ void store_query(AttentionShared<kDim, kGroup>& share
 
 // The group's queries, and with `own` the row's key and value, into shared memory. Waits for the kernel ahead in the
 // middle: what never changes is read before, by the warp that needs it.
-template <int kDim, int kGroup, int kWarps>
-__device__ __forceinline__ void prepare(const AttentionRows& a, AttentionShared<kDim, kGroup>& shared, int row,
+template <class Kv, int kDim, int kGroup, int kWarps>
+__device__ __forceinline__ void prepare(const AttentionRows& a, AttentionShared<Kv, kDim, kGroup>& shared, int row,
                                         int kv_head, int position, bool own) {
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
   const int group = a.heads / a.kv_heads;
@@ -309,24 +216,25 @@ __device__ __forceinline__ void prepare(const AttentionRows& a, AttentionShared<
   const HeadReader<kDim> first =
       warp < kHeadWarps ? query(warp) : kv_reader<kDim>(a, is_value, kv_head, position, lane);
   for (int column = group + warp; column < kHeadColumns; column += kWarps)
-    store_query<kDim, kGroup>(shared, column, HeadVector<kDim>{}, lane);  // heads that are not there
+    store_query<Kv, kDim, kGroup>(shared, column, HeadVector<kDim>{}, lane);  // heads that are not there
   ptx::griddepcontrol_wait();
   if (warp < kHeadWarps) {
-    if (warp < group) store_query<kDim, kGroup>(shared, warp, first.read(row), lane);
+    if (warp < group) store_query<Kv, kDim, kGroup>(shared, warp, first.read(row), lane);
   } else if (own) {
     const HeadVector<kDim> h = first.read(row);
-    store_bf16(h, is_value ? shared.value : shared.key, lane);
-    store_bf16(h, cache_row(a.kv, row, a.kv_heads, kDim, is_value, kv_head, position), lane);
+    const float scale = cache_scale(a.kv, is_value);
+    store_head<Kv>(h, is_value ? shared.value : shared.key, scale, lane);
+    store_head<Kv>(h, cache_row<Kv>(a.kv, row, a.kv_heads, kDim, is_value, kv_head, position), scale, lane);
   }
   for (int head = warp + kHeadWarps; head < group; head += kWarps)
-    store_query<kDim, kGroup>(shared, head, query(head).read(row), lane);
+    store_query<Kv, kDim, kGroup>(shared, head, query(head).read(row), lane);
 }
 
 // A stream's sums and statistics into shared memory.
-template <int kDim, int kGroup>
-__device__ __forceinline__ void keep_stream(AttentionShared<kDim, kGroup>& shared, const WarpState<kDim, kGroup>& state,
-                                            int stream, int lane) {
-  using G = Group<kDim>;
+template <class Kv, int kDim, int kGroup>
+__device__ __forceinline__ void keep_stream(AttentionShared<Kv, kDim, kGroup>& shared,
+                                            const WarpState<kDim, kGroup>& state, int stream, int lane) {
+  using G = Group<Kv, kDim>;
   if (lane < 4) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -347,9 +255,9 @@ __device__ __forceinline__ void keep_stream(AttentionShared<kDim, kGroup>& share
 }
 
 // Writes the part: the streams' sums and statistics, joined in order.
-template <int kDim, int kGroup, int kWarps>
-__device__ __forceinline__ void write_part(const AttentionRows& a, const AttentionShared<kDim, kGroup>& shared, int row,
-                                           int kv_head, int split) {
+template <class Kv, int kDim, int kGroup, int kWarps>
+__device__ __forceinline__ void write_part(const AttentionRows& a, const AttentionShared<Kv, kDim, kGroup>& shared,
+                                           int row, int kv_head, int split) {
   const int group = a.heads / a.kv_heads;
   for (int i = static_cast<int>(threadIdx.x); i < group * kDim; i += kWarps * 32) {
     const int h = i / kDim, d = i % kDim;
@@ -364,18 +272,18 @@ __device__ __forceinline__ void write_part(const AttentionRows& a, const Attenti
       total += shared.stats[w][h][1] * factor;
     }
     const size_t at = (static_cast<size_t>(row) * a.heads + kv_head * group + h) * kMaxSplits + split;
-    a.parts[at * kDim + d] = sum;
+    a.parts[at * kDim + d] = Kv::value(sum, a);
     if (d == 0) *reinterpret_cast<float2*>(a.stats + at * 2) = make_float2(most, total);
   }
 }
 
 // Registers: beside a linear's thread block of M = 1 there must be room for this one, or it comes late.
-template <int kDim, int kGroup, int kWarps>
+template <class Kv, int kDim, int kGroup, int kWarps>
 __global__ void __maxnreg__(kWarps == 4   ? 168
                             : kGroup == 8 ? 160
                                           : 128)
     attention_kernel(const __grid_constant__ AttentionRows a, bool own_row) {
-  __shared__ __align__(16) AttentionShared<kDim, kGroup> shared;
+  __shared__ __align__(16) AttentionShared<Kv, kDim, kGroup> shared;
   const int split = blockIdx.x, kv_head = blockIdx.y, row = blockIdx.z;
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
   ptx::griddepcontrol_launch_dependents();
@@ -388,16 +296,18 @@ __global__ void __maxnreg__(kWarps == 4   ? 168
     ptx::griddepcontrol_wait();
     return;
   }
-  const auto first_row = [&](int which, int at) { return cache_row(a.kv, row, a.kv_heads, kDim, which, kv_head, at); };
+  const auto first_row = [&](int which, int at) {
+    return cache_row<Kv>(a.kv, row, a.kv_heads, kDim, which, kv_head, at);
+  };
   constexpr int kStride = kStreams * kGroupPositions;
   int at = begin + warp * kGroupPositions;
-  Group<kDim> kv;
+  Group<Kv, kDim> kv;
   if (at < end) {
     kv.load_keys(first_row(0, at), lane);
     kv.load_values(first_row(1, at), lane);
   }
   const bool has_own = own_row && end == position + 1;
-  prepare<kDim, kGroup, kWarps>(a, shared, row, kv_head, position, has_own);
+  prepare<Kv, kDim, kGroup, kWarps>(a, shared, row, kv_head, position, has_own);
   __syncthreads();
 
   for (int stream = warp; stream < kStreams; stream += kWarps) {
@@ -407,40 +317,54 @@ __global__ void __maxnreg__(kWarps == 4   ? 168
       int next = at + kStride;
       if (next >= end && stream + kWarps < kStreams) next = begin + (stream + kWarps) * kGroupPositions;
       float score[4], shrink[2];
-      score_group<kDim>(score, kv, shared.query, lane);
+      score_group<Kv, kDim>(score, kv, shared.query, lane);
       if (next < end) kv.load_keys(first_row(0, next), lane);
-      soften<kDim, kGroup>(state, score, end - at, a.scale, shared.weights[warp], shrink, lane);
+      soften<kDim, kGroup>(state, score, end - at, Kv::score_scale(a), shared.weights[warp], shrink, lane);
       __syncwarp();
-      add_values<kDim, kGroup>(state, kv, shared.weights[warp], shrink, lane);
+      add_values<Kv, kDim, kGroup>(state, kv, shared.weights[warp], shrink, lane);
       if (next < end) kv.load_values(first_row(1, next), lane);
       __syncwarp();
     }
-    keep_stream<kDim, kGroup>(shared, state, stream, lane);
+    keep_stream<Kv, kDim, kGroup>(shared, state, stream, lane);
   }
   __syncthreads();
-  write_part<kDim, kGroup, kWarps>(a, shared, row, kv_head, split);
+  write_part<Kv, kDim, kGroup, kWarps>(a, shared, row, kv_head, split);
 }
 
 // Few rows: as many warps as there are streams; many rows fill the device with half of them.
-template <int kDim, int kGroup>
+template <class Kv, int kDim, int kGroup>
 Status launch_group(const AttentionRows& args, KvState state, int rows, const Launch& how) {
   const dim3 blocks(kMaxSplits, static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows));
   const bool own_row = state == KvState::kOwnRow;
-  if (rows <= 2) return launch(attention_kernel<kDim, kGroup, 8>, {blocks, 256}, how, "attention_rows", args, own_row);
-  return launch(attention_kernel<kDim, kGroup, 4>, {blocks, 128}, how, "attention_rows", args, own_row);
+  if (rows <= 2)
+    return launch(attention_kernel<Kv, kDim, kGroup, 8>, {blocks, 256}, how, "attention_rows", args, own_row);
+  return launch(attention_kernel<Kv, kDim, kGroup, 4>, {blocks, 128}, how, "attention_rows", args, own_row);
 }
 
-Status launch_dim(const AttentionRows& args, KvState state, int rows, const Launch& how) {
+template <class Kv>
+Status launch_kv(const AttentionRows& args, KvState state, int rows, const Launch& how) {
   const int group = args.heads / args.kv_heads;
   if (args.head_dim == 64)
-    return group <= 4 ? launch_group<64, 4>(args, state, rows, how) : launch_group<64, 8>(args, state, rows, how);
-  if (group <= 2) return launch_group<128, 2>(args, state, rows, how);
-  if (group <= 4) return launch_group<128, 4>(args, state, rows, how);
-  if (group == 5) return launch_group<128, 5>(args, state, rows, how);
-  return launch_group<128, 8>(args, state, rows, how);
+    return group <= 4 ? launch_group<Kv, 64, 4>(args, state, rows, how)
+                      : launch_group<Kv, 64, 8>(args, state, rows, how);
+  if constexpr (sizeof(typename Kv::Element) == 2) {  // FP8 does without the two in between
+    if (group <= 2) return launch_group<Kv, 128, 2>(args, state, rows, how);
+    if (group == 5) return launch_group<Kv, 128, 5>(args, state, rows, how);
+  }
+  if (group <= 4) return launch_group<Kv, 128, 4>(args, state, rows, how);
+  return launch_group<Kv, 128, 8>(args, state, rows, how);
 }
 
-Status check_shape(const AttentionRows& a) {
+template <class Kv>
+Status append_kv(const AttentionRows& args, int rows, const Launch& how) {
+  const Grid grid{dim3(static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows)), 64};
+  if (args.head_dim == 64) return launch(append_kernel<Kv, 64>, grid, how, "append_rows", args);
+  return launch(append_kernel<Kv, 128>, grid, how, "append_rows", args);
+}
+
+}  // namespace
+
+Status check_attention(const AttentionRows& a) {
   if ((a.head_dim != 64 && a.head_dim != 128) || a.kv_heads < 1 || a.heads % a.kv_heads != 0 ||
       a.heads / a.kv_heads > kMaxGroup || a.kv.page_tokens < kGroupPositions)
     return unsupported("attention of " + std::to_string(a.heads) + " query and " + std::to_string(a.kv_heads) +
@@ -451,18 +375,14 @@ Status check_shape(const AttentionRows& a) {
   return {};
 }
 
-}  // namespace
-
 Status append_rows(const AttentionRows& args, int rows, Launch how) {
-  HB_TRY(check_shape(args));
-  const Grid grid{dim3(static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows)), 64};
-  if (args.head_dim == 64) return launch(append_kernel<64>, grid, how, "append_rows", args);
-  return launch(append_kernel<128>, grid, how, "append_rows", args);
+  HB_TRY(check_attention(args));
+  return args.kv.fp8 ? append_kv<Fp8Kv>(args, rows, how) : append_kv<Bf16Kv>(args, rows, how);
 }
 
 Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch how) {
-  HB_TRY(check_shape(args));
-  return launch_dim(args, state, rows, how);
+  HB_TRY(check_attention(args));
+  return args.kv.fp8 ? launch_kv<Fp8Kv>(args, state, rows, how) : launch_kv<Bf16Kv>(args, state, rows, how);
 }
 
 }  // namespace halfbyte::cuda

@@ -33,6 +33,7 @@ struct DrawShared {
   double chunk_z[kMostChunks], chunk_s[kMostChunks];
   unsigned long long chunk_weight[kMostChunks];
   int token;
+  float entropy, temperature;
 };
 
 struct Part {  // of the vocabulary, of one thread block
@@ -225,10 +226,28 @@ __device__ void find_token(DrawShared& shared, const float* logits, const Part& 
   }
 }
 
+// Entropy and the temperature that follows from it, the same in every thread of the cluster.
+struct Choice {
+  float entropy, temperature;
+};
+__device__ Choice choose(DrawShared& shared, const float* logits, const Part& part, float most, const DrawRule& rule,
+                         int vocab) {
+  if (!rule.wants_entropy && !rule.by_entropy) return {0.0f, rule.temperature};
+  const float entropy = entropy_of(shared, logits, part, most, vocab);
+  if (!rule.by_entropy) return {entropy, rule.temperature};  // only the thread that reports it has the entropy
+  cg::cluster_group cluster = cg::this_cluster();
+  if (cluster.block_rank() == 0 && threadIdx.x == 0) {
+    shared.entropy = entropy;
+    shared.temperature = rule.policy.decide(static_cast<double>(entropy)).temperature;
+  }
+  cluster.sync();
+  return {*cluster.map_shared_rank(&shared.entropy, 0), *cluster.map_shared_rank(&shared.temperature, 0)};
+}
+
 // Integer weights, their total over the cluster, and the token the draw falls on.
 __device__ int drawn_token(DrawShared& shared, const float* logits, const Part& part, float most, const DrawRule& rule,
-                           int vocab, uint64_t position) {
-  const Weigher weigh{rule.temperature, most / rule.temperature, static_cast<double>(rule.min_p) * 2147483648.0};
+                           float temperature, int vocab, uint64_t position) {
+  const Weigher weigh{temperature, most / temperature, static_cast<double>(rule.min_p) * 2147483648.0};
   const int lane = static_cast<int>(threadIdx.x & 31);
   if (threadIdx.x < kMostChunks) shared.chunk_weight[threadIdx.x] = 0;
   if (threadIdx.x == 0) shared.token = -1;
@@ -282,10 +301,13 @@ __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_cons
   const int position = a.positions[source];
   Drawn out;
   if (most == most) {
-    out.token = rule.temperature <= kGreedyBelow
-                    ? greedy(shared, logits, part, most)
-                    : drawn_token(shared, logits, part, most, rule, a.vocab, static_cast<uint64_t>(position) + 1);
-    if (rule.wants_entropy != 0) out.entropy = entropy_of(shared, logits, part, most, a.vocab);
+    const Choice choice = choose(shared, logits, part, most, rule, a.vocab);
+    const bool is_greedy = choice.temperature <= kGreedyBelow;
+    out.token = is_greedy ? greedy(shared, logits, part, most)
+                          : drawn_token(shared, logits, part, most, rule, choice.temperature, a.vocab,
+                                        static_cast<uint64_t>(position) + 1);
+    out.entropy = choice.entropy;
+    out.temperature = is_greedy ? 0.0f : choice.temperature;
   }
   if (cluster.block_rank() == 0 && threadIdx.x == 0) {
     a.drawn[row] = out;

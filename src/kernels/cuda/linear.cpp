@@ -3,25 +3,11 @@
 #include <cmath>
 
 #include "kernels/cuda/linear_lists.h"
+#include "kernels/cuda/prompt_layout.h"
+#include "kernels/cuda/step_layout.h"
 
 namespace halfbyte::cuda {
 namespace {
-
-Result<LinearStorage> bf16_storage(int64_t n, int64_t k) {
-  if (k % 8 != 0)
-    return unsupported("a BF16 weight of " + std::to_string(n) + " x " + std::to_string(k) +
-                       " on a CUDA device, expected a K that is a multiple of 8; run the model on the CPU");
-  LinearStorage out;
-  Linear& v = out.view;
-  v.fp4 = false;
-  v.n = static_cast<int>(n);
-  v.k = static_cast<int>(k);
-  v.rows = static_cast<int>((n + 3) / 4 * 4);
-  v.bytes = static_cast<size_t>(n * k) * 2;
-  HB_ASSIGN(out.weights, DeviceBuffer::make(v.bytes));
-  v.weights = out.weights.as<uint8_t>();
-  return Result<LinearStorage>(std::move(out));
-}
 
 Status upload_bias(LinearStorage& storage, const std::vector<LinearPart>& parts) {
   std::vector<float> bias(static_cast<size_t>(storage.view.rows), 0.0f);
@@ -56,15 +42,17 @@ Result<LinearStorage> make_linear(const std::vector<LinearPart>& parts, int mult
   if (format == WeightFormat::kF32)
     return unsupported("FP32 weights on a CUDA device; choose a plan with bf16, nvfp4 or mxfp4 weights");
   const bool bf16 = format == WeightFormat::kBF16;
-  auto storage = bf16 ? bf16_storage(n, k) : fp4_storage(n, k, multiprocessors);
+  auto storage = bf16 ? bf16_storage(n, k, multiprocessors) : fp4_storage(n, k, multiprocessors);
   if (!storage.ok()) return storage;
   if (bf16) {
+    HB_ASSIGN(DeviceBuffer rows, DeviceBuffer::make(storage->view.bytes));
     size_t at = 0;
     for (const LinearPart& part : parts) {
       const auto bytes = static_cast<size_t>(part.n * k) * 2;
-      HB_TRY(storage->weights.upload(part.codes, bytes, at));
+      HB_TRY(rows.upload(part.codes, bytes, at));
       at += bytes;
     }
+    HB_TRY(pack_bf16(*storage, rows));
   } else {
     HB_TRY(pack_fp4(*storage, parts));
   }
@@ -79,9 +67,9 @@ Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t
     if (storage.ok()) HB_TRY(randomise_fp4(*storage, format, seed));
     return storage;
   }
-  auto storage = bf16_storage(n, k);
+  auto storage = bf16_storage(n, k, multiprocessors);
   if (storage.ok())
-    HB_TRY(fill_random_bf16(storage->weights.as<void>(), static_cast<size_t>(n * k),
+    HB_TRY(fill_random_bf16(storage->weights.as<void>(), storage->weights.size() / 2,
                             std::sqrt(3.0f / static_cast<float>(k)), seed, {}));
   return storage;
 }
@@ -98,6 +86,32 @@ size_t slot_floats(const Linear& linear, int rows) {
 
 Status run_linear(const Linear& linear, int rows, const void* x, float* partial, Launch launch) {
   return linear.fp4 ? run_fp4(linear, rows, x, partial, launch) : run_bf16(linear, rows, x, partial, launch);
+}
+
+Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile) {
+  if (linear.fp4) return run_fp4_prompt(linear, rows, x, y, launch, tile);
+  for (int first = 0; first < rows; first += kMaxRows) {
+    const auto at = static_cast<size_t>(first);
+    HB_TRY(run_bf16(linear, std::min(kMaxRows, rows - first),
+                    static_cast<const uint16_t*>(x) + at * static_cast<size_t>(linear.k),
+                    y + at * static_cast<size_t>(linear.rows), launch));
+  }
+  return {};
+}
+
+size_t prompt_x_bytes(const Linear& linear, int rows) {
+  const auto padded = static_cast<size_t>(padded_prompt_rows(rows));
+  return linear.fp4 ? static_cast<size_t>(linear.k_steps) * (kStepK / kPromptK) * padded * kPromptRowBytes
+                    : padded * static_cast<size_t>(linear.k) * 2;
+}
+
+size_t prompt_y_floats(const Linear& linear, int rows) {
+  return static_cast<size_t>(padded_prompt_rows(rows)) * static_cast<size_t>(linear.rows);
+}
+
+SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale) {
+  return {
+      y, nullptr, linear.scales, linear.bias, linear.fp4 ? x_scale : nullptr, linear.rows, padded_prompt_rows(rows)};
 }
 
 SlotView slots_of(const Linear& linear, int rows, const float* partial, const float* x_scale) {

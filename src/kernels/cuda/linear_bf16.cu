@@ -5,8 +5,11 @@
 // Order    warp w of 8 has the runs r of 128 K with r mod 8 = w, ascending, on the tensor cores (FP32 sums); then the
 //          warps ascending. The same for every M: columns of an MMA do not meet.
 // How      a thread block a multiprocessor takes tiles of 16 rows; a producer warp brings 16 rows x 1,024 K at a time by
-//          bulk copies into a ring, from which 8 warps multiply one run each. The first of them are asked for before
+//          a bulk copy into a ring, from which 8 warps multiply one run each. The first of them are asked for before
 //          the wait for the kernel ahead.
+// Layout   [round of tiles][part of 1,024 K][thread block][16 rows][the part's K], the last part padded to 64 K, tiles to 16
+//          rows: what the device reads at one time lies side by side. The 16-byte chunk c of a row lies at c ^ 4 (row mod 2),
+//          so that rows g and g + 1 lie in the two halves of the banks.
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
@@ -22,21 +25,22 @@ constexpr int kRun = 128;   // K that a warp takes at once
 constexpr int kChunk = 32;  // K of two MMAs, in an order that w and x share
 constexpr int kChunks = kRun / kChunk;
 constexpr int kStageK = kWarps * kRun;
-constexpr int kSkew = 64;  // bytes after each row of weights or x: rows g and g + 1 lie in the two halves of the banks
-constexpr int kRowPitch = kStageK * 2 + kSkew;
-constexpr int kStageBytes = kRows * kRowPitch;
+constexpr int kPadK = 64;  // K of the last part is padded to
+constexpr int kSkew = 64;  // bytes after each row of x: rows g and g + 1 lie in the two halves of the banks
+constexpr int kStageBytes = kRows * kStageK * 2;
 constexpr int kMostStages = 6;  // of the ring
 constexpr int kInFlight = 4;    // requested and not yet arrived; 2 to 6 were measured to be the same
 constexpr int kMostShared = 227 * 1024;
 constexpr int kBarrierBytes = 128;
 
 struct Bf16Args {
-  const uint16_t* weights;  // [n][k]
-  const uint16_t* x;        // [M][k]
-  float* y;                 // [M][rows]
+  const uint8_t* weights;
+  const uint16_t* x;  // [M][k]
+  float* y;           // [M][rows]
   int n, k, rows, columns;
   int tiles;     // of kRows rows
   int parts;     // stages of a tile
+  int last_k;    // K of the last of them, padded
   int stages;    // of the ring
   int inflight;  // stages requested and not yet arrived
   int x_pitch;   // bytes from row to row of x in shared memory; 0: x stays in global memory
@@ -69,15 +73,14 @@ struct Producer {
 
   __device__ __forceinline__ bool more() const { return tile < a.tiles; }
   __device__ __forceinline__ void send(int stage) {
-    const int rows = min(kRows, a.n - tile * kRows);
-    const int first = part * kStageK;
-    const uint32_t bytes = static_cast<uint32_t>(min(kStageK, a.k - first)) * 2;
-    const uint16_t* from = a.weights + static_cast<size_t>(tile) * kRows * a.k + first;
-    const uint64_t policy = ptx::createpolicy_evict_first();
-    ptx::mbarrier_arrive_expect_tx(full + 8 * stage, bytes * rows);
-#pragma unroll 1
-    for (int r = 0; r < rows; ++r, from += a.k)
-      ptx::cp_async_bulk_hint(ring + stage * kStageBytes + r * kRowPitch, from, bytes, full + 8 * stage, policy);
+    const int k = part + 1 == a.parts ? a.last_k : kStageK;
+    const auto blocks = static_cast<size_t>(gridDim.x);
+    const size_t tile_k = static_cast<size_t>(a.parts - 1) * kStageK + a.last_k;
+    const size_t before = tile / gridDim.x * blocks * tile_k + blocks * part * kStageK + blockIdx.x * size_t(k);
+    const auto bytes = static_cast<uint32_t>(kRows * k * 2);
+    ptx::mbarrier_arrive_expect_tx(full + 8 * stage, bytes);
+    ptx::cp_async_bulk_hint(ring + stage * kStageBytes, a.weights + before * (kRows * 2), bytes, full + 8 * stage,
+                            ptx::createpolicy_evict_first());
     if (++part == a.parts) {
       part = 0;
       tile += static_cast<int>(gridDim.x);
@@ -101,18 +104,20 @@ struct Producer {
   }
 };
 
-// A warp's run of one stage. x: of column g, null where there is none.
+// A warp's run of one stage. weights: of the lane in row g, whose rows are `pitch` bytes apart. x: of column g, null where
+// there is none.
 template <int kColumnTiles>
-__device__ __forceinline__ void multiply_run(float (&sums)[kColumnTiles][4], uint32_t weights,
+__device__ __forceinline__ void multiply_run(float (&sums)[kColumnTiles][4], uint32_t weights, int pitch,
                                              const uint8_t* const (&x)[kColumnTiles], int first_k, int k, int lane) {
-  const int t = lane & 3;
+  const int t = lane & 3, odd = (lane >> 2) & 1;
 #pragma unroll
   for (int u = 0; u < kChunks; ++u) {
+    const uint32_t from = weights + (u ^ odd) * kChunk * 2;
     const int at = first_k + u * kChunk + t * 8;
     const bool inside = at < k;
     const uint4 none = make_uint4(0, 0, 0, 0);
-    const uint4 low = inside ? ptx::lds_v4(weights + u * kChunk * 2) : none;
-    const uint4 high = inside ? ptx::lds_v4(weights + u * kChunk * 2 + 8 * kRowPitch) : none;
+    const uint4 low = inside ? ptx::lds_v4(from) : none;
+    const uint4 high = inside ? ptx::lds_v4(from + 8 * pitch) : none;
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
       const uint4 v = inside && x[n] != nullptr ? *reinterpret_cast<const uint4*>(x[n] + at * 2) : none;
@@ -168,7 +173,7 @@ __device__ __forceinline__ void consume(const Bf16Args& a, uint8_t* shared, uint
                                : reinterpret_cast<const uint8_t*>(a.x + static_cast<size_t>(column) * a.k);
   }
   const int ring_at = ring_offset(a.x_pitch, a.columns);
-  const uint32_t place_in_stage = ptx::shared_address(shared + ring_at) + g * kRowPitch + (warp * kRun + t * 8) * 2;
+  const uint32_t ring = ptx::shared_address(shared + ring_at) + (warp * kRun + t * 8) * 2;
   auto* buffers = reinterpret_cast<WarpSums<kColumnTiles>*>(shared + ring_at + a.stages * kStageBytes);
   RingPlace place;
   int buffer = 0;
@@ -178,8 +183,9 @@ __device__ __forceinline__ void consume(const Bf16Args& a, uint8_t* shared, uint
 #pragma unroll 1
     for (int part = 0; part < a.parts; ++part) {
       ptx::mbarrier_wait(full + 8 * place.stage, place.parity);
-      multiply_run<kColumnTiles>(sums, place_in_stage + place.stage * kStageBytes, x, part * kStageK + warp * kRun, a.k,
-                                 lane);
+      const int pitch = (part + 1 == a.parts ? a.last_k : kStageK) * 2;
+      multiply_run<kColumnTiles>(sums, ring + place.stage * kStageBytes + g * pitch, pitch, x,
+                                 part * kStageK + warp * kRun, a.k, lane);
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + 8 * place.stage);
       place.advance(a.stages);
@@ -210,18 +216,40 @@ __global__ void __launch_bounds__(kThreads, 1) linear_bf16(const __grid_constant
   }
 }
 
-int multiprocessors() {
-  static const int kCount = [] {
-    int device = 0, count = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-  }();
-  return kCount;
+struct PackArgs {
+  const uint4* from;  // [n][k / 8]
+  uint4* to;
+  int n, k, parts, last_k, blocks;
+  size_t chunks;  // of `to`
+};
+
+// A thread a 16-byte chunk; zeros beyond N and K.
+__global__ void pack_bf16_kernel(const __grid_constant__ PackArgs a) {
+  const size_t tile_k = static_cast<size_t>(a.parts - 1) * kStageK + a.last_k;
+  const size_t round_chunks = a.blocks * tile_k * kRows / 8, part_chunks = size_t(a.blocks) * kStageK * kRows / 8;
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < a.chunks; i += size_t{gridDim.x} * blockDim.x) {
+    const size_t round = i / round_chunks;
+    size_t rest = i % round_chunks;
+    const int part = min(static_cast<int>(rest / part_chunks), a.parts - 1);
+    rest -= part * part_chunks;
+    const int row_chunks = (part + 1 == a.parts ? a.last_k : kStageK) / 8;
+    const auto block = static_cast<int>(rest / (kRows * row_chunks));
+    const int row = static_cast<int>(rest / row_chunks) % kRows,
+              chunk = static_cast<int>(rest % row_chunks) ^ (row & 1) * 4;
+    const int n = (static_cast<int>(round) * a.blocks + block) * kRows + row, k = part * kStageK + chunk * 8;
+    a.to[i] = n < a.n && k < a.k ? a.from[(static_cast<size_t>(n) * a.k + k) / 8] : make_uint4(0, 0, 0, 0);
+  }
+}
+
+int parts_of(int64_t k) {
+  return static_cast<int>((k + kStageK - 1) / kStageK);
+}
+int last_k_of(int64_t k) {
+  return static_cast<int>((k - (parts_of(k) - 1) * kStageK + kPadK - 1) / kPadK * kPadK);
 }
 
 template <int kColumnTiles>
-Status launch_columns(Bf16Args& a, const Launch& how) {
+Status launch_columns(Bf16Args& a, int runs, const Launch& how) {
   static const cudaError_t kReady =
       cudaFuncSetAttribute(linear_bf16<kColumnTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
   HB_TRY(check(kReady, "shared memory of linear_bf16"));
@@ -235,17 +263,46 @@ Status launch_columns(Bf16Args& a, const Launch& how) {
   a.stages = stages_beside(a.x_pitch);
   a.inflight = std::min(a.stages, kInFlight);
   const int shared = ring_offset(a.x_pitch, a.columns) + a.stages * kStageBytes + kSums;
-  return launch(
-      linear_bf16<kColumnTiles>,
-      {dim3(static_cast<unsigned>(std::min(a.tiles, multiprocessors()))), kThreads, static_cast<size_t>(shared)}, how,
-      "linear_bf16", a);
+  return launch(linear_bf16<kColumnTiles>, {dim3(static_cast<unsigned>(runs)), kThreads, static_cast<size_t>(shared)},
+                how, "linear_bf16", a);
 }
 
 }  // namespace
 
+Result<LinearStorage> bf16_storage(int64_t n, int64_t k, int multiprocessors) {
+  if (k % 8 != 0)
+    return unsupported("a BF16 weight of " + std::to_string(n) + " x " + std::to_string(k) +
+                       " on a CUDA device, expected a K that is a multiple of 8; run the model on the CPU");
+  LinearStorage out;
+  Linear& v = out.view;
+  v.fp4 = false;
+  v.n = static_cast<int>(n);
+  v.k = static_cast<int>(k);
+  v.rows = static_cast<int>((n + 3) / 4 * 4);
+  v.multiprocessors = multiprocessors;
+  const int tiles = static_cast<int>((n + kRows - 1) / kRows);
+  v.runs = std::min(tiles, multiprocessors);
+  v.bytes = static_cast<size_t>(n * k) * 2;
+  const auto rounds = static_cast<size_t>((tiles + v.runs - 1) / v.runs);
+  const auto tile_k = static_cast<size_t>((parts_of(k) - 1) * kStageK + last_k_of(k));
+  HB_ASSIGN(out.weights, DeviceBuffer::make(rounds * static_cast<size_t>(v.runs) * tile_k * kRows * 2));
+  v.weights = out.weights.as<uint8_t>();
+  return Result<LinearStorage>(std::move(out));
+}
+
+// rows: [n][k] BF16 on the device.
+Status pack_bf16(LinearStorage& storage, const DeviceBuffer& rows) {
+  const Linear& v = storage.view;
+  const PackArgs args{rows.as<uint4>(), storage.weights.as<uint4>(), v.n, v.k, parts_of(v.k), last_k_of(v.k),
+                      v.runs,           storage.weights.size() / 16};
+  pack_bf16_kernel<<<1024, 256>>>(args);
+  HB_TRY(check(cudaGetLastError(), "pack_bf16"));
+  return check(cudaDeviceSynchronize(), "pack_bf16");
+}
+
 Status run_bf16(const Linear& linear, int rows, const void* x, float* partial, Launch how) {
   Bf16Args args{};
-  args.weights = reinterpret_cast<const uint16_t*>(linear.weights);
+  args.weights = linear.weights;
   args.x = static_cast<const uint16_t*>(x);
   args.y = partial;
   args.n = linear.n;
@@ -253,8 +310,9 @@ Status run_bf16(const Linear& linear, int rows, const void* x, float* partial, L
   args.rows = linear.rows;
   args.columns = padded_rows(rows);
   args.tiles = (linear.n + kRows - 1) / kRows;
-  args.parts = (linear.k + kStageK - 1) / kStageK;
-  return rows <= 8 ? launch_columns<1>(args, how) : launch_columns<2>(args, how);
+  args.parts = parts_of(linear.k);
+  args.last_k = last_k_of(linear.k);
+  return rows <= 8 ? launch_columns<1>(args, linear.runs, how) : launch_columns<2>(args, linear.runs, how);
 }
 
 }  // namespace halfbyte::cuda

@@ -163,6 +163,7 @@ Result<LinearStorage> fp4_storage(int64_t n, int64_t k, int multiprocessors) {
   const int panels = static_cast<int>((n + kPanelRows - 1) / kPanelRows);
   v.rows = panels * kPanelRows;
   v.k_steps = static_cast<int>((k + kStepK - 1) / kStepK);
+  v.multiprocessors = multiprocessors;
   const int total = panels * v.k_steps;
   v.runs = std::min({multiprocessors, total, panels * (kMaxSlots - 2)});
   v.bytes = static_cast<size_t>(total) * kPanelStepBytes;

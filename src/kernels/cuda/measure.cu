@@ -26,12 +26,22 @@ __global__ void read_kernel(const uint4* data, size_t count, uint32_t* never) {
   if (sum == 0x5EEDBEEFu && never != nullptr) *never = sum;
 }
 
+__device__ __forceinline__ uint64_t random_bits(uint64_t seed, uint64_t i) {
+  uint64_t v = seed * 0x9E3779B97F4A7C15ull + i;
+  v = (v ^ (v >> 30)) * 0xBF58476D1CE4E5B9ull;
+  return (v ^ (v >> 27)) * 0x94D049BB133111EBull;
+}
+
+// Without bit 6 of each byte: exponents up to that of 1.
+__global__ void random_fp8_kernel(uint32_t* out, size_t words, uint64_t seed) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < words; i += size_t{gridDim.x} * blockDim.x)
+    out[i] = static_cast<uint32_t>(random_bits(seed, i) >> 32) & 0xBFBFBFBFu;
+}
+
 // Uniform in +-width, BF16; neighbours in one thread.
 __global__ void random_bf16_kernel(uint16_t* out, size_t count, float width, uint64_t seed) {
   for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += size_t{gridDim.x} * blockDim.x) {
-    uint64_t v = seed * 0x9E3779B97F4A7C15ull + i;
-    v = (v ^ (v >> 30)) * 0xBF58476D1CE4E5B9ull;
-    v = (v ^ (v >> 27)) * 0x94D049BB133111EBull;
+    const uint64_t v = random_bits(seed, i);
     const float x = (static_cast<float>(static_cast<int32_t>(v >> 32)) * 0x1p-31f) * width;
     out[i] = static_cast<uint16_t>(__float_as_uint(x) >> 16);
   }
@@ -47,6 +57,11 @@ Status read_all(const void* data, size_t bytes, int multiprocessors, Launch how)
 Status fill_random_bf16(void* data, size_t count, float width, uint64_t seed, Launch how) {
   return launch(random_bf16_kernel, {dim3(1024), 256}, how, "fill_random_bf16", static_cast<uint16_t*>(data), count,
                 width, seed);
+}
+
+Status fill_random_fp8(void* data, size_t count, uint64_t seed, Launch how) {
+  return launch(random_fp8_kernel, {dim3(1024), 256}, how, "fill_random_fp8", static_cast<uint32_t*>(data), count / 4,
+                seed);
 }
 
 Result<double> measure_read_gbps(size_t bytes, int multiprocessors) {

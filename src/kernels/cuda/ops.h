@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/temperature_step.h"
+#include "kernels/cuda/prompt_layout.h"
 #include "tensor/quant_linear.h"
 
 namespace halfbyte::cuda {
@@ -93,16 +95,17 @@ enum class RowMode : uint8_t {
 
 // Device pointers of one weight matrix, or of several of one input stacked row by row.
 struct Linear {
-  bool fp4 = true;  // else BF16 rows [n][k]
+  bool fp4 = true;  // else BF16
   const uint8_t* weights = nullptr;
   int n = 0, k = 0;                      // as the model has them
   int rows = 0;                          // n padded to the layout: the stride of slots
   int k_steps = 0;                       // FP4
-  int runs = 0;                          // thread blocks (FP4)
+  int runs = 0;                          // thread blocks
   const uint8_t* slot_counts = nullptr;  // [rows / 128]: slots of a panel's outputs
   const float* scales = nullptr;         // [rows]: alpha_w of each output
   const float* bias = nullptr;           // [rows] or null
   size_t bytes = 0;                      // that a pass must read
+  int multiprocessors = 0;               // of the device
 };
 
 // A linear's memory; `view` points into it.
@@ -145,6 +148,14 @@ struct SlotView {
 };
 SlotView slots_of(const Linear& linear, int rows, const float* partial, const float* x_scale);
 
+// The same for the rows of a prompt, any number of them: y [padded_prompt_rows][rows] of the linear, one slot, in an order
+// of sums of its own (linear_prompt.cu; BF16 weights: 16 rows at a time, as in decode). x as a row operation writes it with
+// RowOutput::prompt_rows. tile: 64, 128 or 256 rows a thread block, 0: chosen; the numbers are the same.
+Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile = 0);
+size_t prompt_x_bytes(const Linear& linear, int rows);
+size_t prompt_y_floats(const Linear& linear, int rows);
+SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale);
+
 // --- row operations: one cluster of 8 thread blocks a row; results are rounded for the next linear ---
 
 // Where a rounded row goes.
@@ -153,6 +164,7 @@ struct RowOutput {
   float static_alpha = 0.0f;  // kA4, kA8: the tensor scale; 0: per token
   void* x = nullptr;          // x_bytes of the next linear, zero where nothing is written
   float* x_scale = nullptr;   // [M]
+  int prompt_rows = 0;        // padded_prompt_rows of a prompt's pass, whose x^ lies as prompt_layout.h says; 0: decode
 };
 
 // residual[m] += y[m] (or = the embedding of token[m] when embedding is given); out = round(rmsnorm(residual) * weight).
@@ -181,9 +193,17 @@ struct SiluRows {
 };
 Status silu_rows(const SiluRows& args, int rows, Launch launch);
 
+// out = round(y): rows [0, k) of each column.
+struct RoundRows {
+  SlotView y;
+  int k = 0;
+  RowOutput out;
+};
+Status round_rows(const RoundRows& args, int rows, Launch launch);
+
 // --- attention ---
 
-// A paged cache: page p of layer l holds K then V, each [kv_heads][page_tokens][head_dim] BF16, at
+// A paged cache: page p of layer l holds K then V, each [kv_heads][page_tokens][head_dim] BF16 or E4M3 of value / scale, at
 // base + p * page_stride + layer_offset.
 struct KvPages {
   uint8_t* base = nullptr;
@@ -192,6 +212,8 @@ struct KvPages {
   int page_tokens = 0;              // a power of two, at least 16
   const int32_t* tables = nullptr;  // [M][table_stride]: a row's pages
   int table_stride = 0;
+  bool fp8 = false;
+  float key_scale = 1.0f, value_scale = 1.0f;  // 1 for BF16
 };
 
 // q, k, v of M rows -> norm and rotation -> append to the cache -> attention over 0 .. position, in parts.
@@ -214,6 +236,10 @@ struct AttentionRows {
 enum class KvState { kOwnRow, kAppended };
 Status append_rows(const AttentionRows& args, int rows, Launch launch);
 Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch launch);
+
+// Attention of `rows` consecutive rows of one sequence (positions ascending by 1, all with table 0 of kv.tables) over what
+// stands in the cache, their own keys and values appended: out [rows][heads][head_dim] FP32. parts and stats are unused.
+Status attention_prompt(const AttentionRows& args, int rows, float* out, Launch launch);
 
 // out = round(attention's result), merged over its parts in ascending order. head_dim: a multiple of 64, or one head.
 struct MergeRows {
@@ -248,11 +274,14 @@ struct DrawRule {
   float min_p = 0.0f;
   uint64_t seed = 0;
   uint32_t choice = 0;
-  uint32_t wants_entropy = 0;
+  bool wants_entropy = false;
+  bool by_entropy = false;  // `policy` chooses the temperature, from the entropy
+  TemperatureStep policy;
 };
 struct Drawn {
   int32_t token = -1;  // -1: a logit is NaN or infinite
   float entropy = 0.0f;
+  float temperature = 0.0f;  // the one used
 };
 struct DrawRows {
   SlotView logits;
@@ -279,6 +308,8 @@ struct Clocks {
   int sm_mhz = 0, memory_mhz = 0;  // 0: the driver's library does not say
 };
 Clocks current_clocks(int device);
+// FP8 numbers up to 1.875.
+Status fill_random_fp8(void* data, size_t count, uint64_t seed, Launch launch);
 Status fill_random_bf16(void* data, size_t count, float width, uint64_t seed, Launch launch);
 
 }  // namespace halfbyte::cuda

@@ -15,6 +15,7 @@
 #include "formats/mxfp4.h"
 #include "formats/nvfp4.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/prompt_layout.h"
 #include "kernels/cuda/step_layout.h"
 
 namespace halfbyte::cuda {
@@ -153,10 +154,16 @@ __device__ __forceinline__ void round_row(ClusterScratch& scratch, const RowOutp
   if (needs_row_amax(out.mode, out.static_alpha)) amax = cluster_reduce(scratch, 1, amax4(v), JoinAmax{});
   uint2 bits;
   const float scale = round_four(out, v, amax, bits);
-  if (inside)
-    *reinterpret_cast<uint2*>(static_cast<uint8_t*>(out.x) +
-                              static_cast<size_t>(at.element / kStepK) * x_chunk_bytes(columns) +
+  auto* x = static_cast<uint8_t*>(out.x);
+  if (out.prompt_rows != 0) {
+    // Up to whole k steps: what an earlier pass of another number of rows left there is overwritten.
+    if (at.element < (k + kStepK - 1) / kStepK * kStepK)
+      *reinterpret_cast<uint2*>(x + prompt_offset(out.prompt_rows, at.row, at.element)) =
+          inside ? bits : make_uint2(0, 0);
+  } else if (inside) {
+    *reinterpret_cast<uint2*>(x + static_cast<size_t>(at.element / kStepK) * x_chunk_bytes(columns) +
                               x_offset(columns, at.row, at.element % kStepK)) = bits;
+  }
   if (at.element == 0) out.x_scale[at.row] = scale;
 }
 

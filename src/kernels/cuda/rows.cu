@@ -108,6 +108,20 @@ __global__ void __launch_bounds__(kMostRowThreads, 1) silu_kernel(const __grid_c
   round_row(scratch, a.out, at, columns, a.k, v);
 }
 
+__global__ void __launch_bounds__(kMostRowThreads, 1) round_kernel(const __grid_constant__ RoundRows a, int columns) {
+  __shared__ ClusterScratch scratch;
+  const RowPlace at;
+  ptx::cluster_arrive();  // the others may write to this block's shared memory
+  const bool inside = at.element < a.k;
+  const SlotReader<4> reader(a.y, at.element, inside);
+  ptx::griddepcontrol_launch_dependents();
+  ptx::griddepcontrol_wait();
+  ptx::cluster_wait();
+  float v[4] = {};
+  if (inside) reader.read(at.row, v);
+  round_row(scratch, a.out, at, columns, a.k, v);
+}
+
 inline constexpr int kMostMergeThreads = 512;
 
 __global__ void __launch_bounds__(kMostMergeThreads, 1) merge_kernel(const __grid_constant__ MergeRows a, int columns) {
@@ -166,6 +180,11 @@ Status norm_rows(const NormRows& args, int rows, Launch how) {
 Status silu_rows(const SiluRows& args, int rows, Launch how) {
   HB_ASSIGN(const Grid grid, row_grid(args.k, rows, kMostRowThreads, wide_cluster()));
   return launch(silu_kernel, grid, how, "silu_rows", args, padded_rows(rows));
+}
+
+Status round_rows(const RoundRows& args, int rows, Launch how) {
+  HB_ASSIGN(const Grid grid, row_grid(args.k, rows, kMostRowThreads));
+  return launch(round_kernel, grid, how, "round_rows", args, padded_rows(rows));
 }
 
 Status merge_rows(const MergeRows& args, int rows, Launch how) {

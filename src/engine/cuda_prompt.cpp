@@ -1,0 +1,159 @@
+// Prompt rows through the layers: matrix products over all rows of a pass, attention a sequence at a time.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "engine/cuda_buffers.h"
+
+namespace halfbyte {
+
+using cuda::check;
+using cuda::DeviceBuffer;
+
+Status CudaPass::allocate_prompt() {
+  if (limits_.prompt_rows == 0) return {};
+  prompt_ = std::make_unique<PromptBuffers>();
+  PromptBuffers& b = *prompt_;
+  const ModelConfig& c = weights_->config;
+  const int rows = cuda::padded_prompt_rows(static_cast<int>(limits_.prompt_rows));
+  const CudaLinearKinds kinds(*weights_);
+  size_t y = 0;
+  for (const auto* kind : {&kinds.qkv, &kinds.o, &kinds.gate_up, &kinds.down})
+    for (const CudaLinear* linear : *kind) y = std::max(y, cuda::prompt_y_floats(linear->storage.view, rows));
+  HB_TRY(b.attention.make(kinds.qkv, rows, /*prompt=*/true));
+  HB_TRY(b.o.make(kinds.o, rows, true));
+  HB_TRY(b.mlp.make(kinds.gate_up, rows, true));
+  HB_TRY(b.down.make(kinds.down, rows, true));
+  const auto count = static_cast<size_t>(rows);
+  const auto tables = static_cast<size_t>(limits_.sequences * table_stride_);
+  HB_ASSIGN(b.tokens, DeviceBuffer::make(count * sizeof(int32_t), true));
+  HB_ASSIGN(b.positions, DeviceBuffer::make(count * sizeof(int32_t), true));
+  HB_ASSIGN(b.tables, DeviceBuffer::make(tables * sizeof(int32_t), true));
+  HB_ASSIGN(b.residual, DeviceBuffer::make(count * static_cast<size_t>(c.hidden) * sizeof(float), true));
+  HB_ASSIGN(b.attended, DeviceBuffer::make(count * static_cast<size_t>(c.q_width()) * sizeof(float), true));
+  HB_ASSIGN(b.y, DeviceBuffer::make(y * sizeof(float), true));
+  return {};
+}
+
+// Tokens, positions and page tables. The copies come from pageable memory: the host's vectors may change at once.
+Status CudaPass::place_prompt(std::span<const CudaSegment> segments, int rows) {
+  PromptBuffers& b = *prompt_;
+  b.rows = rows;
+  b.padded = cuda::padded_prompt_rows(rows);
+  b.host_tokens.clear();
+  b.host_positions.clear();
+  b.host_tables.assign(segments.size() * static_cast<size_t>(table_stride_), 0);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const CudaSegment& s = segments[i];
+    if (static_cast<int64_t>(s.pages.size()) > table_stride_)
+      return internal_error("a sequence of " + std::to_string(s.pages.size()) + " pages, the device's table holds " +
+                            std::to_string(table_stride_));
+    b.host_tokens.insert(b.host_tokens.end(), s.tokens.begin(), s.tokens.end());
+    for (size_t r = 0; r < s.tokens.size(); ++r)
+      b.host_positions.push_back(static_cast<int32_t>(s.position + static_cast<int64_t>(r)));
+    std::copy(s.pages.begin(), s.pages.end(),
+              b.host_tables.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(table_stride_));
+  }
+  const auto copy = [this](const DeviceBuffer& to, const std::vector<int32_t>& from) {
+    return check(
+        cudaMemcpyAsync(to.as<void>(), from.data(), from.size() * sizeof(int32_t), cudaMemcpyHostToDevice, stream_),
+        "rows of a prompt");
+  };
+  HB_TRY(copy(b.tokens, b.host_tokens));
+  HB_TRY(copy(b.positions, b.host_positions));
+  return copy(b.tables, b.host_tables);
+}
+
+cuda::NormRows CudaPass::prompt_norm(const cuda::SlotView& y, const DeviceBuffer& weight) const {
+  const ModelConfig& c = weights_->config;
+  cuda::NormRows norm;
+  norm.y = y;
+  norm.residual = prompt_->residual.as<float>();
+  norm.weight = weight.as<float>();
+  norm.eps = c.rms_norm_eps;
+  norm.k = static_cast<int>(c.hidden);
+  return norm;
+}
+
+// Appends all rows, then attention a sequence at a time, into `attended`.
+Status CudaPass::enqueue_prompt_attention(size_t layer, std::span<const CudaSegment> segments, int rows) {
+  PromptBuffers& b = *prompt_;
+  const ModelConfig& c = weights_->config;
+  const cuda::SlotView qkv = b.result(b.attention, weights_->layers[layer].qkv);
+  size_t first = 0;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    cuda::AttentionRows a = attention_of(layer);
+    a.qkv = qkv;
+    a.qkv.partial += first * static_cast<size_t>(qkv.rows);
+    if (qkv.x_scale != nullptr) a.qkv.x_scale += first;
+    a.positions = b.positions.as<int32_t>() + first;
+    a.kv.tables = b.tables.as<int32_t>() + i * static_cast<size_t>(table_stride_);
+    a.kv.table_stride = 0;  // one sequence
+    const int count = static_cast<int>(segments[i].tokens.size());
+    HB_TRY(cuda::append_rows(a, count, in_turn()));
+    HB_TRY(
+        cuda::attention_prompt(a, count, b.attended.as<float>() + first * static_cast<size_t>(c.q_width()), in_turn()));
+    first += segments[i].tokens.size();
+  }
+  return first == static_cast<size_t>(rows) ? Status() : internal_error("rows of a prompt pass were lost");
+}
+
+// One decoder layer, as CudaPass::enqueue_layer, over all rows.
+Status CudaPass::enqueue_prompt_layer(size_t layer, std::span<const CudaSegment> segments, int rows) {
+  PromptBuffers& b = *prompt_;
+  const CudaLayer& l = weights_->layers[layer];
+  const ModelConfig& c = weights_->config;
+  HB_TRY(b.run(b.attention, l.qkv, in_turn()));
+  HB_TRY(enqueue_prompt_attention(layer, segments, rows));
+  const auto q_width = static_cast<int>(c.q_width());
+  cuda::SlotView attended;
+  attended.partial = b.attended.as<float>();
+  attended.rows = q_width;
+  attended.columns = b.padded;
+  HB_TRY(cuda::round_rows({attended, q_width, b.o.out(l.o, b.padded)}, rows, in_turn()));
+  HB_TRY(b.run(b.o, l.o, in_turn()));
+
+  cuda::NormRows norm = prompt_norm(b.result(b.o, l.o), l.mlp_norm);
+  norm.out = b.mlp.out(l.gate_up, b.padded);
+  HB_TRY(cuda::norm_rows(norm, rows, in_turn()));
+  HB_TRY(b.run(b.mlp, l.gate_up, in_turn()));
+  HB_TRY(cuda::silu_rows(
+      {b.result(b.mlp, l.gate_up), nullptr, static_cast<int>(c.intermediate), b.down.out(l.down, b.padded)}, rows,
+      in_turn()));
+  return b.run(b.down, l.down, in_turn());
+}
+
+Status CudaPass::run_prompt(std::span<const CudaSegment> segments) {
+  size_t rows = 0;
+  for (const CudaSegment& s : segments) rows += s.tokens.size();
+  if (prompt_ == nullptr || static_cast<int64_t>(rows) > limits_.prompt_rows || rows == 0 ||
+      static_cast<int64_t>(segments.size()) > limits_.sequences)
+    return internal_error("a prompt pass of " + std::to_string(rows) + " rows and " + std::to_string(segments.size()) +
+                          " sequences, expected up to " + std::to_string(limits_.prompt_rows) + " and " +
+                          std::to_string(limits_.sequences));
+  const int count = static_cast<int>(rows);
+  HB_TRY(place_prompt(segments, count));
+  PromptBuffers& b = *prompt_;
+  const CudaWeights& w = *weights_;
+  for (size_t i = 0; i < w.layers.size(); ++i) {
+    cuda::NormRows norm =
+        prompt_norm(i == 0 ? cuda::SlotView{} : b.result(b.down, w.layers[i - 1].down), w.layers[i].attention_norm);
+    if (i == 0) {
+      norm.embedding = w.embedding.as<void>();
+      norm.embedding_bf16 = w.embedding_bf16;
+      norm.tokens = b.tokens.as<int32_t>();
+    }
+    norm.out = b.attention.out(w.layers[i].qkv, b.padded);
+    HB_TRY(cuda::norm_rows(norm, count, in_turn()));
+    HB_TRY(enqueue_prompt_layer(i, segments, count));
+  }
+  return {};
+}
+
+CudaPass::HeadInput CudaPass::prompt_head() const {
+  const PromptBuffers& b = *prompt_;
+  return {b.result(b.down, weights_->layers.back().down), b.residual.as<float>(), b.positions.as<int32_t>(),
+          b.tokens.as<int32_t>()};
+}
+
+}  // namespace halfbyte

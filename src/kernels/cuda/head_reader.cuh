@@ -1,0 +1,150 @@
+// What the attention kernels share: a head of q, k or v from the slots of its linear, and places in the paged cache.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "formats/bf16.h"
+#include "formats/e4m3.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/prompt_layout.h"
+
+namespace halfbyte::cuda {
+
+// What the attention kernels can do; kUnsupported that says what was found.
+Status check_attention(const AttentionRows& args);
+
+// One head's vector as a warp holds it: lane i has dimensions i, i + 32, ...; pairs of a rotation lie in one lane.
+template <int kDim>
+struct HeadVector {
+  static constexpr int kPerLane = kDim / 32;
+  float v[kPerLane];
+};
+
+// A head of q, k or v on its way from the slots. Made before the wait for the kernel ahead: it reads what never changes.
+template <int kDim>
+class HeadReader {
+ public:
+  static constexpr int kPerLane = kDim / 32;
+  static constexpr int kHalf = kPerLane / 2;
+
+  // norm: [kDim] or null; rotate: by `position`.
+  __device__ __forceinline__ HeadReader(const AttentionRows& a, int first_row, const float* norm, bool rotate,
+                                        int position, int lane)
+      : qkv_(a.qkv), eps_(a.eps), row_(first_row + lane), norms_(norm != nullptr), rotates_(rotate) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int row = row_ + 32 * i;
+      slots_[i] = qkv_.slot_counts != nullptr ? qkv_.slot_counts[row >> 7] : 1;
+      scale_[i] = qkv_.scales != nullptr ? qkv_.scales[row] : 1.0f;
+      bias_[i] = qkv_.bias != nullptr ? qkv_.bias[row] : 0.0f;
+      weight_[i] = norms_ ? norm[lane + 32 * i] : 1.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const size_t at = static_cast<size_t>(position) * (kDim / 2) + lane + 32 * i;
+      cos_[i] = rotates_ ? a.cos[at] : 1.0f;
+      sin_[i] = rotates_ ? a.sin[at] : 0.0f;
+    }
+  }
+
+  __device__ __forceinline__ HeadVector<kDim> read(int column) const {
+    HeadVector<kDim> h;
+    const float* at = qkv_.partial + static_cast<size_t>(column) * qkv_.rows + row_;
+    const size_t stride = static_cast<size_t>(qkv_.columns) * qkv_.rows;
+    float part[kMaxSlots][kPerLane];
+#pragma unroll
+    for (int s = 0; s < kMaxSlots; ++s) {
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) part[s][i] = s < slots_[i] ? __ldcg(at + s * stride + 32 * i) : 0.0f;
+    }
+    const float x_scale = qkv_.x_scale != nullptr ? __ldcg(qkv_.x_scale + column) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      float sum = part[0][i];
+#pragma unroll
+      for (int s = 1; s < kMaxSlots; ++s) sum = s < slots_[i] ? sum + part[s][i] : sum;
+      h.v[i] = sum * (scale_[i] * x_scale);
+      if (qkv_.bias != nullptr) h.v[i] += bias_[i];
+    }
+    if (norms_) norm(h);
+    if (rotates_) rotate(h);
+    return h;
+  }
+
+ private:
+  __device__ __forceinline__ void norm(HeadVector<kDim>& h) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) sum += h.v[i] * h.v[i];
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
+    const float inverse = 1.0f / sqrtf(sum / static_cast<float>(kDim) + eps_);
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) h.v[i] = (h.v[i] * inverse) * weight_[i];
+  }
+  __device__ __forceinline__ void rotate(HeadVector<kDim>& h) const {
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const float x = h.v[i], y = h.v[i + kHalf];
+      h.v[i] = x * cos_[i] - y * sin_[i];
+      h.v[i + kHalf] = y * cos_[i] + x * sin_[i];
+    }
+  }
+
+  const SlotView& qkv_;
+  float eps_;
+  int row_;
+  bool norms_, rotates_;
+  int slots_[kPerLane];
+  float scale_[kPerLane], bias_[kPerLane], weight_[kPerLane];
+  float cos_[kHalf], sin_[kHalf];
+};
+
+// How the cache holds numbers: eight of them as a lane loads them, and as BF16.
+struct Bf16Kv {
+  using Element = uint16_t;
+  using Eight = uint4;
+  static __device__ __forceinline__ uint4 widen(const uint4& v) { return v; }
+  static __device__ __forceinline__ uint16_t encode(float v, float) { return BF16::encode(v); }
+  // What a score and a sum of values are multiplied by; for BF16 nothing of the cache's.
+  static __device__ __forceinline__ float score_scale(const AttentionRows& a) { return a.scale; }
+  static __device__ __forceinline__ float value(float sum, const AttentionRows&) { return sum; }
+};
+// E4M3 of value / scale. Its scale is left to the products' results.
+struct Fp8Kv {
+  using Element = uint8_t;
+  using Eight = uint2;
+  static __device__ __forceinline__ uint32_t widen_two(uint32_t codes) {
+    const uint32_t bits = fp8_as_bf16(codes), power = kFp8Power;
+    const __nv_bfloat162 product =
+        __hmul2(reinterpret_cast<const __nv_bfloat162&>(bits), reinterpret_cast<const __nv_bfloat162&>(power));
+    return reinterpret_cast<const uint32_t&>(product);
+  }
+  static __device__ __forceinline__ uint4 widen(const uint2& v) {
+    return make_uint4(widen_two(__byte_perm(v.x, 0, 0x1404)), widen_two(__byte_perm(v.x, 0, 0x3424)),
+                      widen_two(__byte_perm(v.y, 0, 0x1404)), widen_two(__byte_perm(v.y, 0, 0x3424)));
+  }
+  static __device__ __forceinline__ uint8_t encode(float v, float scale) { return E4M3::encode(v / scale); }
+  static __device__ __forceinline__ float score_scale(const AttentionRows& a) { return a.scale * a.kv.key_scale; }
+  static __device__ __forceinline__ float value(float sum, const AttentionRows& a) { return sum * a.kv.value_scale; }
+};
+
+// Keys (which = 0) or values (1) of a head at a position.
+template <class Kv>
+__device__ __forceinline__ typename Kv::Element* cache_row(const KvPages& kv, int row, int kv_heads, int head_dim,
+                                                           int which, int head, int position) {
+  const int shift = __ffs(kv.page_tokens) - 1;
+  const int page = kv.tables[static_cast<size_t>(row) * kv.table_stride + (position >> shift)];
+  const size_t slot = (static_cast<size_t>(which * kv_heads + head) << shift) + (position & (kv.page_tokens - 1));
+  return reinterpret_cast<typename Kv::Element*>(kv.base + static_cast<size_t>(page) * kv.page_stride +
+                                                 kv.layer_offset) +
+         slot * head_dim;
+}
+
+template <class Kv, int kDim>
+__device__ __forceinline__ void store_head(const HeadVector<kDim>& h, typename Kv::Element* to, float scale, int lane) {
+#pragma unroll
+  for (int i = 0; i < HeadVector<kDim>::kPerLane; ++i) to[lane + 32 * i] = Kv::encode(h.v[i], scale);
+}
+
+}  // namespace halfbyte::cuda

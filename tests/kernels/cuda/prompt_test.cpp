@@ -1,0 +1,273 @@
+// Prompt rows on the device: the matrix product against the decode kernel, which the reference holds, and attention against
+// plain host code; bit for bit the same whatever rows come along, and in whatever tiles.
+#include <cstring>
+#include <random>
+
+#include "base/thread_pool.h"
+#include "formats/bf16.h"
+#include "formats/e4m3.h"
+#include "kernels/cuda/cuda_support.h"
+#include "kernels/cuda/prompt_layout.h"
+#include "kernels/linear_support.h"
+#include "kernels/registry.h"
+#include "tensor/quantize_tensor.h"
+
+namespace halfbyte::cuda::testing {
+namespace {
+
+std::vector<float> normals(int64_t count, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> out(static_cast<size_t>(count));
+  for (float& v : out) v = normal(rng) * std::ldexp(1.0f, static_cast<int>(rng() % 8) - 4);
+  return out;
+}
+
+struct Case {
+  WeightFormat weights;
+  ActivationMode activations;
+  RowMode mode;
+};
+class CudaPromptLinear : public ::testing::TestWithParam<Case> {};
+
+// y [rows][n]: rounds x [rows][k] for the linear and multiplies, in tiles of `tile` rows. dirty: into buffers of NaNs.
+std::vector<float> run_prompt(const LinearStorage& storage, const std::vector<float>& x, int rows, RowMode mode,
+                              int tile, bool dirty = false) {
+  const Linear& v = storage.view;
+  const int padded = padded_prompt_rows(rows);
+  const DeviceBuffer dx = upload(x), rounded = device_bytes(prompt_x_bytes(v, rows), dirty),
+                     scales = device_bytes(static_cast<size_t>(padded) * 4);
+  SlotView in;
+  in.partial = dx.as<float>();
+  in.rows = v.k;
+  in.columns = rows;
+  const auto must = [](const Status& s) {
+    if (!s.ok()) throw std::runtime_error(s.message());
+  };
+  must(cuda::round_rows({in, v.k, {mode, 0.0f, rounded.as<void>(), scales.as<float>(), padded}}, rows, {}));
+  const DeviceBuffer y = device_bytes(prompt_y_floats(v, rows) * 4, /*poison=*/true);
+  must(run_prompt_linear(v, rows, rounded.as<void>(), y.as<float>(), {}, tile));
+  const auto all = download<float>(y, prompt_y_floats(v, rows));
+  const auto row_scales = download<float>(scales, static_cast<size_t>(padded));
+  const auto factors = v.fp4 ? download<float>(storage.scales, static_cast<size_t>(v.rows)) : std::vector<float>();
+  std::vector<float> out;
+  for (int m = 0; m < rows; ++m) {
+    for (int r = 0; r < v.n; ++r) {
+      const float sum = all[static_cast<size_t>(m) * static_cast<size_t>(v.rows) + static_cast<size_t>(r)];
+      out.push_back(v.fp4 ? sum * (factors[static_cast<size_t>(r)] * row_scales[static_cast<size_t>(m)]) : sum);
+    }
+  }
+  return out;
+}
+
+TEST_P(CudaPromptLinear, EqualsReferenceAndDependsOnNothingElse) {
+  HB_NEED_DEVICE();
+  const auto [weights, activations, mode] = GetParam();
+  const auto reference = find_linear_kernel(weights, activations, Isa::kRef);
+  ASSERT_TRUE(reference.ok());
+  struct Shape {
+    int n, k;
+  };
+  for (const Shape shape : {Shape{80, 80}, {576, 576}, {331, 1536}, {192, 712}}) {
+    const auto w = normals(int64_t{shape.n} * shape.k, 5 + static_cast<uint32_t>(shape.n));
+    ThreadPool pool(2);
+    auto q = quantize_weight(weight_source("w", w.data(), shape.n, shape.k), {.format = weights}, pool);
+    ASSERT_TRUE(q.ok()) << q.status().message();
+    const auto storage = make_linear(
+        {{q->format, q->n, q->k, q->codes.bytes().data(), q->block_scales.bytes().data(), q->tensor_scale, nullptr}},
+        sms);
+    ASSERT_TRUE(storage.ok()) << storage.status().message();
+    constexpr int kMost = 300;
+    const auto x = normals(int64_t{kMost} * shape.k, 9);
+    const auto all = run_prompt(*storage, x, kMost, mode, 0);
+    const std::vector<float> some(x.begin(), x.begin() + std::ptrdiff_t{12} * shape.k);
+    const auto expected = halfbyte::testing::run_linear(**reference, *q, some, 0.0f, nullptr);
+    const std::vector<float> got(all.begin(), all.begin() + std::ptrdiff_t{12} * shape.n);
+    EXPECT_LT(relative_error(got, expected), 1e-5) << shape.n << " x " << shape.k;
+    const auto same = [&](const std::vector<float>& other, const std::string& what) {
+      EXPECT_EQ(std::memcmp(other.data(), all.data(), other.size() * 4), 0)
+          << what << ", " << shape.n << " x " << shape.k;
+    };
+    same(run_prompt(*storage, x, kMost, mode, 0), "a second run");
+    for (const int tile : {64, 128, 256})
+      if (storage->view.fp4) same(run_prompt(*storage, x, kMost, mode, tile), "tiles of " + std::to_string(tile));
+    for (const int rows : {1, 20, 64, 65, 130, 257}) {
+      const std::vector<float> head(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows) * shape.k);
+      same(run_prompt(*storage, head, rows, mode, 0), std::to_string(rows) + " rows");
+    }
+    // What an earlier pass left beyond K and beyond the rows does no harm.
+    const std::vector<float> head(x.begin(), x.begin() + std::ptrdiff_t{20} * shape.k);
+    if (storage->view.fp4) same(run_prompt(*storage, head, 20, mode, 0, /*dirty=*/true), "a used buffer");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPromptLinear,
+                         ::testing::Values(Case{WeightFormat::kNVFP4, ActivationMode::kA16, RowMode::kA16},
+                                           Case{WeightFormat::kNVFP4, ActivationMode::kA8, RowMode::kA8},
+                                           Case{WeightFormat::kNVFP4, ActivationMode::kA4, RowMode::kA4},
+                                           Case{WeightFormat::kMXFP4, ActivationMode::kA16, RowMode::kA16},
+                                           Case{WeightFormat::kMXFP4, ActivationMode::kA8, RowMode::kMxA8},
+                                           Case{WeightFormat::kMXFP4, ActivationMode::kA4, RowMode::kMxA4},
+                                           Case{WeightFormat::kBF16, ActivationMode::kA16, RowMode::kBf16Rows}));
+
+struct Heads {
+  int heads, kv_heads, dim;
+  bool fp8;
+};
+class CudaPromptAttention : public ::testing::TestWithParam<Heads> {};
+
+constexpr float kKeyScale = 0.75f, kValueScale = 1.3f;
+
+// Rows at positions first .. first + count - 1 of a sequence whose cache holds random keys and values everywhere.
+struct Sequence {
+  Heads h;
+  int page_tokens = 32, pages = 0;
+  std::vector<int32_t> table;
+  std::vector<uint16_t> cache;     // [page][K, V][kv_heads][page_tokens][dim] BF16, or
+  std::vector<uint8_t> fp8_cache;  // E4M3
+  std::vector<float> qkv;          // [position][width]
+  std::vector<float> q_norm, cos, sin;
+
+  int width() const { return (h.heads + 2 * h.kv_heads) * h.dim; }
+  float at(int which, int head, int position, int d) const {
+    const auto page = static_cast<size_t>(table[static_cast<size_t>(position / page_tokens)]);
+    const size_t part =
+        (page * 2 + static_cast<size_t>(which)) * static_cast<size_t>(h.kv_heads) + static_cast<size_t>(head);
+    const size_t row = part * static_cast<size_t>(page_tokens) + static_cast<size_t>(position % page_tokens);
+    const size_t i = row * static_cast<size_t>(h.dim) + static_cast<size_t>(d);
+    if (h.fp8) return E4M3::decode(fp8_cache[i]) * (which == 0 ? kKeyScale : kValueScale);
+    return BF16::decode(cache[i]);
+  }
+};
+
+Sequence make_sequence(const Heads& h, int length) {
+  Sequence s;
+  s.h = h;
+  s.pages = length / s.page_tokens + 1;
+  for (int i = 0; i < s.pages; ++i) s.table.push_back((i * 7 + 3) % s.pages);
+  if (s.pages % 7 == 0)
+    for (int i = 0; i < s.pages; ++i) s.table[static_cast<size_t>(i)] = i;
+  for (const float v : normals(int64_t{s.pages} * 2 * h.kv_heads * s.page_tokens * h.dim, 4))
+    h.fp8 ? s.fp8_cache.push_back(E4M3::encode(v * 0.5f)) : s.cache.push_back(BF16::encode(v * 0.5f));
+  s.qkv = normals(int64_t{length} * s.width(), 6);
+  s.q_norm = normals(h.dim, 7);
+  for (int p = 0; p < length; ++p) {
+    for (int i = 0; i < h.dim / 2; ++i) {
+      const double angle = p * std::pow(10000.0, -2.0 * i / h.dim);
+      s.cos.push_back(static_cast<float>(std::cos(angle)));
+      s.sin.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  return s;
+}
+
+std::vector<float> run_attention(const Sequence& s, int first, int count) {
+  std::vector<int32_t> positions;
+  for (int i = 0; i < count; ++i) positions.push_back(first + i);
+  const std::vector<float> rows(s.qkv.begin() + static_cast<std::ptrdiff_t>(first) * s.width(),
+                                s.qkv.begin() + static_cast<std::ptrdiff_t>(first + count) * s.width());
+  const DeviceBuffer qkv = upload(rows), dpos = upload(positions), table = upload(s.table),
+                     cache = s.h.fp8 ? upload(s.fp8_cache) : upload(s.cache), norm = upload(s.q_norm),
+                     cos = upload(s.cos), sin = upload(s.sin);
+  AttentionRows a;
+  a.qkv.partial = qkv.as<float>();
+  a.qkv.rows = s.width();
+  a.qkv.columns = count;
+  a.positions = dpos.as<int32_t>();
+  a.q_norm = norm.as<float>();
+  a.cos = cos.as<float>();
+  a.sin = sin.as<float>();
+  a.kv.base = cache.as<uint8_t>();
+  a.kv.page_stride = static_cast<size_t>(2 * s.h.kv_heads * s.page_tokens * s.h.dim) * (s.h.fp8 ? 1 : 2);
+  a.kv.page_tokens = s.page_tokens;
+  a.kv.tables = table.as<int32_t>();
+  if (s.h.fp8) {
+    a.kv.fp8 = true;
+    a.kv.key_scale = kKeyScale;
+    a.kv.value_scale = kValueScale;
+  }
+  a.heads = s.h.heads;
+  a.kv_heads = s.h.kv_heads;
+  a.head_dim = s.h.dim;
+  a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.h.dim)));
+  const auto floats = static_cast<size_t>(count) * static_cast<size_t>(s.h.heads * s.h.dim);
+  const DeviceBuffer out = device_bytes(floats * 4, /*poison=*/true);
+  const Status status = attention_prompt(a, count, out.as<float>(), {});
+  if (!status.ok()) throw std::runtime_error(status.message());
+  return download<float>(out, floats);
+}
+
+std::vector<double> expected_row(const Sequence& s, int position, int head) {
+  const int dim = s.h.dim;
+  std::vector<double> v(static_cast<size_t>(dim)), q(v.size()), sums(v.size());
+  double squares = 0;
+  for (int i = 0; i < dim; ++i) {
+    v[static_cast<size_t>(i)] = static_cast<double>(
+        s.qkv[static_cast<size_t>(position) * static_cast<size_t>(s.width()) + static_cast<size_t>(head * dim + i)]);
+    squares += v[static_cast<size_t>(i)] * v[static_cast<size_t>(i)];
+  }
+  for (int i = 0; i < dim; ++i)
+    v[static_cast<size_t>(i)] *=
+        static_cast<double>(s.q_norm[static_cast<size_t>(i)]) / std::sqrt(squares / dim + 1e-6);
+  for (int i = 0; i < dim / 2; ++i) {
+    const auto at = static_cast<size_t>(position * (dim / 2) + i);
+    const auto low = static_cast<size_t>(i), high = static_cast<size_t>(i + dim / 2);
+    const double c = static_cast<double>(s.cos[at]), n = static_cast<double>(s.sin[at]);
+    q[low] = v[low] * c - v[high] * n;
+    q[high] = v[high] * c + v[low] * n;
+  }
+  const int kv = head / (s.h.heads / s.h.kv_heads);
+  std::vector<double> scores;
+  for (int j = 0; j <= position; ++j) {
+    double sum = 0;
+    for (int i = 0; i < dim; ++i) sum += q[static_cast<size_t>(i)] * static_cast<double>(s.at(0, kv, j, i));
+    scores.push_back(sum / std::sqrt(static_cast<double>(dim)));
+  }
+  const double most = *std::max_element(scores.begin(), scores.end());
+  double total = 0;
+  for (int j = 0; j <= position; ++j) {
+    const double w = std::exp(scores[static_cast<size_t>(j)] - most);
+    total += w;
+    for (int i = 0; i < dim; ++i) sums[static_cast<size_t>(i)] += w * static_cast<double>(s.at(1, kv, j, i));
+  }
+  for (double& x : sums) x /= total;
+  return sums;
+}
+
+TEST_P(CudaPromptAttention, EqualsPlainAttentionWhateverTheChunk) {
+  HB_NEED_DEVICE();
+  const Heads h = GetParam();
+  constexpr int kLength = 333;
+  const Sequence s = make_sequence(h, kLength);
+  const auto all = run_attention(s, 0, kLength);
+  const auto width = static_cast<size_t>(h.heads * h.dim);
+  for (const int position : {0, 1, 31, 63, 64, 65, 200, kLength - 1}) {
+    for (int head = 0; head < h.heads; ++head) {
+      const auto expected = expected_row(s, position, head);
+      for (int i = 0; i < h.dim; ++i) {
+        const auto e = expected[static_cast<size_t>(i)];
+        ASSERT_NEAR(
+            static_cast<double>(all[static_cast<size_t>(position) * width + static_cast<size_t>(head * h.dim + i)]), e,
+            std::abs(e) * 1e-3 + 2e-4)
+            << "position " << position << ", head " << head << ", value " << i;
+      }
+    }
+  }
+  EXPECT_EQ(run_attention(s, 0, kLength), all) << "two runs differ";
+  for (const int chunk : {1, 5, 50, 64, 170}) {
+    for (int first = 0; first < kLength; first += chunk * (chunk < 20 ? 13 : 1)) {
+      const int count = std::min(chunk, kLength - first);
+      const auto part = run_attention(s, first, count);
+      ASSERT_EQ(std::memcmp(part.data(), all.data() + static_cast<size_t>(first) * width, part.size() * 4), 0)
+          << "rows " << first << " to " << first + count - 1 << " depend on their chunk";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaPromptAttention,
+                         ::testing::Values(Heads{8, 2, 128, false}, Heads{9, 3, 64, false}, Heads{10, 2, 128, false},
+                                           Heads{4, 2, 64, false}, Heads{7, 1, 64, false}, Heads{8, 1, 128, false},
+                                           Heads{8, 2, 128, true}, Heads{9, 3, 64, true}));
+
+}  // namespace
+}  // namespace halfbyte::cuda::testing

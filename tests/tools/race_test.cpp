@@ -1,0 +1,44 @@
+// The race of `halfbyte bench --race`: what its lanes show at a time, and its result. Needs no device.
+#include "bench_race.h"
+
+#include <gtest/gtest.h>
+
+namespace halfbyte::tools {
+namespace {
+
+std::vector<RaceLane> lanes() {
+  return {RaceLane::of("bf16", std::vector<double>(10, 4.0)), RaceLane::of("w4a16", std::vector<double>(10, 2.0))};
+}
+
+TEST(Race, CountsTheTokensThatHaveEnded) {
+  const RaceLane lane = RaceLane::of("p", {1.0, 2.0, 0.5});
+  EXPECT_EQ(lane.total_ms(), 3.5);
+  EXPECT_EQ(lane.tokens_at(0.99), 0);
+  EXPECT_EQ(lane.tokens_at(1.0), 1);
+  EXPECT_EQ(lane.tokens_at(3.49), 2);
+  EXPECT_EQ(lane.tokens_at(1e9), 3);
+  EXPECT_EQ(RaceLane::of("p", {}).tokens_at(5), 0);
+}
+
+TEST(Race, ALaneStopsItsClockAtItsEnd) {
+  const std::string frame = race_frame(lanes(), 30);
+  EXPECT_NE(frame.find("    7 tokens   233.3/s   0.03 s"), std::string::npos) << frame;
+  EXPECT_NE(frame.find("   10 tokens   500.0/s   0.02 s"), std::string::npos) << frame;
+  EXPECT_EQ(race_frame(lanes(), 1e6), race_frame(lanes(), 40)) << "nothing moves behind the last end";
+}
+
+TEST(Race, ResultsNameBothRates) {
+  CudaDecodeOptions o;
+  o.shape = "qwen3-8b";
+  o.steps = 10;
+  o.batch = 2;
+  CudaDecodeReport r;
+  r.device = "a device";
+  EXPECT_NE(race_result(o, r, lanes(), false).find("w4a16 is 2.00 times as fast as bf16"), std::string::npos);
+  const std::string json = race_result(o, r, lanes(), true);
+  EXPECT_NE(json.find("\"ratio\": 2.0"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"tokens_per_s\": 1000.0"), std::string::npos) << json;
+}
+
+}  // namespace
+}  // namespace halfbyte::tools

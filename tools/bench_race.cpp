@@ -1,0 +1,91 @@
+#include "bench_race.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "command.h"
+
+namespace halfbyte::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int kTrack = 48;  // characters of a lane
+
+double tokens_per_s(const RaceLane& lane) {
+  return static_cast<double>(lane.ends.size()) * 1000.0 / lane.total_ms();
+}
+
+void play(const std::vector<RaceLane>& lanes) {
+  double end = 0;
+  for (const RaceLane& lane : lanes) end = std::max(end, lane.total_ms());
+  const auto begin = std::chrono::steady_clock::now();
+  for (double ms = 0; ms < end;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    print_err((ms > 50 ? fmt::format("\x1b[{}A", lanes.size()) : std::string()) + race_frame(lanes, ms));
+  }
+}
+
+}  // namespace
+
+RaceLane RaceLane::of(const std::string& plan, const std::vector<double>& step_ms) {
+  RaceLane lane{plan, {}};
+  double end = 0;
+  for (const double ms : step_ms) lane.ends.push_back(end += ms);
+  return lane;
+}
+
+int64_t RaceLane::tokens_at(double ms) const {
+  return std::upper_bound(ends.begin(), ends.end(), ms) - ends.begin();
+}
+
+std::string race_frame(const std::vector<RaceLane>& lanes, double ms) {
+  std::string out;
+  for (const RaceLane& lane : lanes) {
+    const int64_t tokens = lane.tokens_at(ms), all = static_cast<int64_t>(lane.ends.size());
+    const int filled = static_cast<int>(tokens * kTrack / std::max<int64_t>(1, all));
+    const double seconds = std::min(ms, lane.total_ms()) / 1000;
+    const double rate = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+    out += fmt::format("{:<12} {:#<{}}{:.<{}} {:>5} tokens {:>7.1f}/s {:>6.2f} s\n", lane.plan, "", filled, "",
+                       kTrack - filled, tokens, rate, seconds);
+  }
+  return out;
+}
+
+std::string race_result(const CudaDecodeOptions& o, const CudaDecodeReport& first, const std::vector<RaceLane>& lanes,
+                        bool json) {
+  const double ratio = lanes[0].total_ms() / lanes[1].total_ms();
+  if (!json)
+    return race_frame(lanes, std::max(lanes[0].total_ms(), lanes[1].total_ms())) +
+           fmt::format("{}, {}: {} is {:.2f} times as fast as {}\n", o.shape, first.device, lanes[1].plan, ratio,
+                       lanes[0].plan);
+  Json out{{"device", first.device}, {"shape", o.shape}, {"batch", o.batch},      {"context", o.context},
+           {"tokens", o.steps},      {"ratio", ratio},   {"lanes", Json::array()}};
+  for (const RaceLane& lane : lanes)
+    out["lanes"].push_back(
+        {{"plan", lane.plan}, {"seconds", lane.total_ms() / 1000}, {"tokens_per_s", o.batch * tokens_per_s(lane)}});
+  return out.dump(2) + "\n";
+}
+
+int run_race(const CudaDecodeOptions& options, bool json) {
+  CudaDecodeOptions bf16 = options;
+  const auto plan = plan_preset("bf16");
+  if (!plan.ok()) return fail(plan.status());
+  bf16.plan = *plan;
+  std::vector<RaceLane> lanes;
+  CudaDecodeReport first;
+  for (const CudaDecodeOptions* o : {static_cast<const CudaDecodeOptions*>(&bf16), &options}) {
+    const auto report = measure_cuda_decode(*o);  // the first lane's weights are gone before the second's are made
+    if (!report.ok()) return fail(report.status());
+    lanes.push_back(RaceLane::of(o->plan.preset, report->step_ms));
+    first = *report;
+  }
+  if (!json && stderr_is_terminal()) play(lanes);
+  return write_out(race_result(options, first, lanes, json)) ? kDone : fail_output();
+}
+
+}  // namespace halfbyte::tools

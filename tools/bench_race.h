@@ -1,0 +1,30 @@
+// halfbyte bench --race: one decode in BF16 and the same in a 4-bit plan, played side by side at the rates that were measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/cuda_api.h"
+
+namespace halfbyte::tools {
+
+// A lane of the race: the end of each token in ms from the start, rising.
+struct RaceLane {
+  std::string plan;
+  std::vector<double> ends;
+
+  static RaceLane of(const std::string& plan, const std::vector<double>& step_ms);
+  double total_ms() const { return ends.empty() ? 0 : ends.back(); }
+  int64_t tokens_at(double ms) const;
+};
+
+// What both lanes show after `ms`, a line each.
+std::string race_frame(const std::vector<RaceLane>& lanes, double ms);
+// The result, as a table or one JSON object.
+std::string race_result(const CudaDecodeOptions& options, const CudaDecodeReport& first,
+                        const std::vector<RaceLane>& lanes, bool json);
+
+// Measures BF16 and options.plan one after the other, then plays them on a terminal in real time.
+int run_race(const CudaDecodeOptions& options, bool json);
+
+}  // namespace halfbyte::tools
