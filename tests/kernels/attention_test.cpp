@@ -356,7 +356,8 @@ TEST_P(PromptAttention, NansReachWhoSeesThem) {
       for (int64_t i = 0; i < kRows; ++i) {
         const bool finite = std::isfinite(together[static_cast<size_t>(i * 2 * kHeadDim + 5)]), sees = 264 + i >= 270;
         // A key that is infinite may give a score of minus infinity, which is a weight of 0.
-        if (!sees || !in_keys || damaged != kInf) EXPECT_EQ(finite, !sees) << i;
+        if (sees && in_keys && damaged == kInf) continue;
+        EXPECT_EQ(finite, !sees) << i;
       }
       EXPECT_TRUE(same(wanted, together)) << (in_keys ? "key " : "value ") << damaged;
     }
