@@ -74,7 +74,8 @@ struct TileOperand {
   int64_t stride;
 };
 
-// One call's query rows and scratch; rows as in AttentionCall.
+// One call's query rows and scratch; rows as in AttentionCall. The caller releases the tiles: a destructor that ran after
+// exceptions would bring a symbol that the linker keeps for all machines.
 class TileCall {
  public:
   HB_ALWAYS_INLINE TileCall(const KvView& kv, const AttentionRows& r)
@@ -119,7 +120,6 @@ class TileCall {
     }
     amx::settle(q_);
   }
-  HB_ALWAYS_INLINE ~TileCall() { _tile_release(); }
   TileCall(const TileCall&) = delete;
   TileCall& operator=(const TileCall&) = delete;
 
@@ -297,6 +297,7 @@ void attention_rows_amx(const KvView& kv, const AttentionRows& rows, float* scra
   for (int64_t r = 0; r < call.query_rows(); ++r)
     Avx512::divide(call.merged(r), *call.merged_l(r), head_dim,
                    rows.out + r / rows.group * rows.stride + r % rows.group * head_dim);
+  _tile_release();
 }
 
 void attention_cut_amx(const KvView& kv, const AttentionRows& rows, int64_t cut, float* scratch, float* partial) {
@@ -308,6 +309,7 @@ void attention_cut_amx(const KvView& kv, const AttentionRows& rows, int64_t cut,
     partial[rows.group * head_dim + g] = m;
     partial[rows.group * (head_dim + 1) + g] = l;
   });
+  _tile_release();
 }
 
 }  // namespace halfbyte::cpu
