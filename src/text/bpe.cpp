@@ -591,7 +591,7 @@ Result<std::unique_ptr<const BpeModel>> BpeModel::Builder::build(const Options& 
   }
   // Text without a token would be lost without a word. Some byte-level vocabularies lack a few control characters.
   const std::vector<uint8_t> missing = model.missing_bytes();
-  if (model.unk_ == kNoToken && missing.size() == 256)
+  if (model.unk_ == kNoToken && !model.characters_ && missing.size() == 256)
     return invalid_data("no token is a single byte, so that all text would be lost; this is no byte-level vocabulary");
   if (model.unk_ == kNoToken && model.characters_ && !missing.empty())
     return invalid_data(fmt::format("there is no token '<0x{:02X}>' and no unknown token, so that text would be lost",
