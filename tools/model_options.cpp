@@ -36,11 +36,22 @@ std::string cached_model() {
   return found.empty() ? "" : *std::min_element(found.begin(), found.end());
 }
 
+// models/halfbyte-reasoner of the tree that the binary was built in, or of the folder that it lies in.
+std::string shipped_model() {
+  std::error_code failure;
+  fs::path folder = fs::read_symlink("/proc/self/exe", failure).parent_path();
+  for (int levels = 0; !failure && levels < 4; ++levels, folder = folder.parent_path()) {
+    const fs::path model = folder / "models" / "halfbyte-reasoner";
+    if (fs::exists(model / "config.json", failure)) return model.string();
+    failure.clear();
+  }
+  return "";
+}
+
 }  // namespace
 
 void add_model_argument(Flags& flags, ModelOptions& options) {
-  flags.option("MODEL", options.model,
-               "A Hugging Face folder or a .gguf file (default: the model of scripts/get-model smollm2)");
+  flags.option("MODEL", options.model, kModelHelp);
 }
 
 void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag) {
@@ -76,12 +87,14 @@ Result<std::string> chosen_device(const ModelOptions& options) {
 
 Result<std::string> model_path(const std::string& given) {
   if (!given.empty()) return given;
+  if (std::string path = shipped_model(); !path.empty()) return path;
   if (std::string path = cached_model(); !path.empty()) return path;
   const std::string looked = model_cache().empty() ? "the user's cache (HOME is not set)" : model_cache().string();
-  return not_found(fmt::format(
-      "no MODEL was named and there is none in {}; get a small one with scripts/get-model smollm2, or name a "
-      "Hugging Face folder or a .gguf file",
-      looked));
+  return not_found(
+      fmt::format("no MODEL was named, models/halfbyte-reasoner does not lie beside this binary, and there is none in "
+                  "{}; get a small one with scripts/get-model smollm2, or name a "
+                  "Hugging Face folder or a .gguf file",
+                  looked));
 }
 
 Result<LoadOptions> load_options(const ModelOptions& options) {

@@ -16,13 +16,16 @@ struct ModelOptions {
   int threads = 0;
 };
 
+inline constexpr char kModelHelp[] =
+    "A Hugging Face folder or a .gguf file (default: models/halfbyte-reasoner beside this binary, else the model of "
+    "scripts/get-model smollm2)";
 void add_model_argument(Flags& flags, ModelOptions& options);
 // --plan, --kv, --kernels, --threads. `kernels_flag` is what the second is called here; its variable is always HALFBYTE_KERNELS.
 void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag = "--kernels");
 void add_context_flag(Flags& flags, ModelOptions& options);
 
-// The model that was named, or else the one that scripts/get-model keeps in the user's cache; an error that says how to
-// get one when there is neither.
+// The model that was named, or else the reasoner of this tree, or the one that scripts/get-model keeps in the user's cache;
+// an error that says how to get one when there is none.
 Result<std::string> model_path(const std::string& given);
 
 void add_device_flag(Flags& flags, ModelOptions& options, const std::string& help);

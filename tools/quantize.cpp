@@ -95,8 +95,7 @@ Command add_quantize(CLI::App& app) {
   std::string recipe_help;
   for (const Recipe& r : recipes()) recipe_help += (recipe_help.empty() ? "" : "; ") + r.name + ": " + r.description;
   Flags flags(app);
-  flags.option("MODEL", options->model,
-               "A Hugging Face folder or a .gguf file (default: the model of scripts/get-model smollm2)");
+  flags.option("MODEL", options->model, kModelHelp);
   flags.option("-o,--out", options->out, "The folder to write; it appears whole or not at all")->required();
   flags.option("--recipe", options->recipe, recipe_help)->capture_default_str();
   flags.option("--shard-size", options->shard_size, "Most bytes of one weight file, e.g. 5GB (the default)");

@@ -82,8 +82,7 @@ int run(const TokenizeOptions& options) {
 Command add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
   Flags flags(app);
-  flags.option("MODEL", options->model,
-               "A Hugging Face folder or a .gguf file (default: the model of scripts/get-model smollm2)");
+  flags.option("MODEL", options->model, kModelHelp);
   flags.words("TEXT", options->words, "What to tokenise (default: stdin, to its last byte)");
   flags.text("--text", options->text, "The same, without naming a model");
   flags.flag("--bos", options->bos, "Add what the model puts before a text");

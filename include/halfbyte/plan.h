@@ -12,8 +12,9 @@
 
 namespace halfbyte {
 
-// bf16 keeps a checkpoint's BF16 values; f32 is the reference precision (parity tests and study).
-enum class WeightKind { kF32, kBF16, kNVFP4, kMXFP4 };
+// bf16 keeps a checkpoint's BF16 values; f32 is the reference precision (parity tests and study). int4 and int3 are for
+// study: rounded to integers in groups of 128 at load, and kept as BF16.
+enum class WeightKind { kF32, kBF16, kNVFP4, kMXFP4, kInt4, kInt3 };
 // What a linear's input is rounded to. kFP8: FP8 (NVFP4 weights) or MXFP8 (MXFP4 weights). kFP4: the weights'
 // own format.
 enum class ActivationKind { kF32, kBF16, kFP8, kFP4 };
@@ -64,7 +65,7 @@ struct PrecisionPlan {
   LinearPlan linear_for(std::string_view name) const;
 };
 
-// Names of the presets, for help and messages: f32, bf16, w4a16, w4a8, w4a4, and -mxfp4 forms of the last three.
+// Names of the presets, for help and messages: f32, bf16, w4a16, w4a8, w4a4, -mxfp4 forms of the last three, int4, int3.
 std::vector<std::string> plan_preset_names();
 // invalid_argument with the list of names.
 Result<PrecisionPlan> plan_preset(std::string_view name);
@@ -75,7 +76,7 @@ Result<PrecisionPlan> parse_plan(std::string_view text);
 std::string plan_to_json(const PrecisionPlan& plan);
 Result<PrecisionPlan> plan_from_json(std::string_view json, std::string_view file_name);
 
-const char* name_of(WeightKind kind);       // "f32", "bf16", "nvfp4", "mxfp4"
+const char* name_of(WeightKind kind);       // "f32", "bf16", "nvfp4", "mxfp4", "int4", "int3"
 const char* name_of(ActivationKind kind);   // "f32", "bf16", "fp8", "fp4"
 const char* name_of(ActivationScale kind);  // "static", "per_token"
 const char* name_of(KvKind kind);           // "f32", "bf16", "fp8", "nvfp4", "e1m2"

@@ -27,14 +27,15 @@ struct CudaDecodeOptions {
   int warmup = 50;      // steps before them
   int64_t prompt = 0;   // tokens of a prompt that is read for itself, in passes of up to 2,048; 0: none
   int prompt_rounds = 5;
-  bool policy = false;  // the loop once more with ReSET's rule
+  bool policy = false;  // the loop twice more: draws at temperature 1, and by ReSET's rule
 };
 struct CudaDecodeReport {
   std::string device;
   int driver = 0, runtime = 0;     // e.g. 13000
   int sm_mhz = 0, memory_mhz = 0;  // right after the loop; 0: not known
   std::vector<double> step_ms;     // by the device's clock, end of a step to end of the next
-  std::vector<double> policy_ms;   // with ReSET's entropy and choice in the draw
+  std::vector<double> drawn_ms;    // with `policy`: draws at temperature 1, and
+  std::vector<double> policy_ms;   // at the temperature that ReSET chooses
   std::vector<double> prompt_ms;   // first kernel asked for to first token on the host, by the host's clock
   double read_gbps = 0;            // plain read of 3 GiB, before and after, the better
   uint64_t layer_bytes = 0;        // weights of the layers' linears, read once a step

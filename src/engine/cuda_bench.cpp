@@ -100,7 +100,11 @@ Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& o) {
   report.memory_mhz = clocks.memory_mhz;
   if (o.policy) {
     const TemperatureState state(TemperaturePolicy{.rule = TemperatureRule::kReset});
-    const cuda::DrawRule rule{.by_entropy = true, .policy = state.upcoming()};
+    cuda::DrawRule rule;
+    rule.temperature = 1.0f;
+    HB_ASSIGN(report.drawn_ms, time_steps(*pass, o, rows, rule));
+    rule.by_entropy = true;
+    rule.policy = state.upcoming();
     HB_ASSIGN(report.policy_ms, time_steps(*pass, o, rows, rule));
   }
   const int64_t middle = first + o.warmup + o.steps / 2;

@@ -267,8 +267,10 @@ Result<std::string> cuda_devices_text() {
             "." + std::to_string(d.minor) + ", " + std::to_string(d.multiprocessors) + " multiprocessors, " +
             std::to_string(d.memory_bytes >> 30) + " GiB, L2 " + std::to_string(d.l2_bytes >> 20) + " MiB, driver " +
             std::to_string(d.driver / 1000) + "." + std::to_string(d.driver % 1000 / 10) + "\n  " +
-            (d.unusable.empty() ? "runs linear_fp4 (NVFP4, MXFP4; 1 to 16 rows a pass), linear_bf16, attention_rows"
-                                : "not used: " + d.unusable) +
+            (d.unusable.empty()
+                 ? "runs linear_fp4 (NVFP4, MXFP4; 1 to 16 rows), linear_prompt (wgmma), linear_bf16, attention_rows, "
+                   "attention_prompt (KV in BF16 or FP8)"
+                 : "not used: " + d.unusable) +
             "\n";
   }
   return text;

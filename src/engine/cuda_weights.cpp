@@ -125,8 +125,8 @@ class RandomWeights {
     CudaLinear out;
     const WeightFormat format = plan.weights == WeightKind::kNVFP4   ? WeightFormat::kNVFP4
                                 : plan.weights == WeightKind::kMXFP4 ? WeightFormat::kMXFP4
-                                : plan.weights == WeightKind::kBF16  ? WeightFormat::kBF16
-                                                                     : WeightFormat::kF32;
+                                : plan.weights == WeightKind::kF32   ? WeightFormat::kF32
+                                                                     : WeightFormat::kBF16;
     const ActivationMode activations = plan.activations == ActivationKind::kBF16  ? ActivationMode::kA16
                                        : plan.activations == ActivationKind::kFP8 ? ActivationMode::kA8
                                        : plan.activations == ActivationKind::kFP4 ? ActivationMode::kA4

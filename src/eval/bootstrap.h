@@ -14,4 +14,8 @@ struct Interval {
 // questions; percentiles as numpy's default. The same seed gives the same interval everywhere. Empty: zeros.
 Interval bootstrap_mean(std::span<const double> values, int draws = 10'000, uint64_t seed = 0);
 
+// The same for the ratio of two means over the same questions, resampled together. A denominator of 0: zeros.
+Interval bootstrap_ratio(std::span<const double> numerators, std::span<const double> denominators, int draws = 10'000,
+                         uint64_t seed = 0);
+
 }  // namespace halfbyte

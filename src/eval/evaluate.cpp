@@ -134,13 +134,16 @@ class Evaluation {
     SampleResult r;
     r.id = q.id;
     r.sample = sample(flight.index);
-    r.answer = final_answer(flight.written.answer).value_or("");
+    r.answer = answer_of(q, flight.written.answer);
     r.correct = grade(q, flight.written.answer);
     r.prompt_tokens = flight.prompt_tokens;
     r.reasoning_tokens = flight.output.reasoning_tokens();
     r.tokens = static_cast<int64_t>(flight.tokens.size());
     r.truncated = truncated;
     r.looped = has_loop(flight.tokens);
+    const auto reasoning = static_cast<size_t>(std::min(r.reasoning_tokens, r.tokens));
+    r.shape = text_shape(std::span(flight.tokens).first(reasoning), *text_.step_classes);
+    if (options_.keep_tokens) r.token_ids = flight.tokens;
     return r;
   }
 

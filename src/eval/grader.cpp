@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "eval/math_answer.h"
+
 namespace halfbyte {
 namespace {
 
@@ -93,10 +95,19 @@ bool grade_countdown(const Question& question, std::string_view answer) {
   return left == std::vector<int64_t>{question.target};
 }
 
+std::string answer_of(const Question& question, std::string_view completion) {
+  const auto answer = question.grading == Grading::kMath ? math_final_answer(completion) : final_answer(completion);
+  return answer.value_or("");
+}
+
 bool grade(const Question& question, std::string_view completion) {
-  const auto answer = final_answer(completion);
-  if (!answer) return false;
-  return question.task == "countdown" ? grade_countdown(question, *answer) : *answer == question.answer;
+  const std::string answer = answer_of(question, completion);
+  switch (question.grading) {
+    case Grading::kCountdown: return grade_countdown(question, answer);
+    case Grading::kMath: return same_math(question.answer, answer);
+    case Grading::kExact: return answer == question.answer;
+  }
+  return false;
 }
 
 }  // namespace halfbyte

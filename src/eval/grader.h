@@ -17,7 +17,9 @@ std::optional<std::string> final_answer(std::string_view completion);
 // A countdown's equations "a op b=c, ...": every number used once, each equation true, the last result the target.
 bool grade_countdown(const Question& question, std::string_view answer);
 
-// By the question's task: countdown as above, any other as the same text.
+// What the completion answers, by the question's grading; "" if nothing.
+std::string answer_of(const Question& question, std::string_view completion);
+// Whether that is right: the same text, a countdown as above, or the same mathematics (eval/math_answer.h).
 bool grade(const Question& question, std::string_view completion);
 
 }  // namespace halfbyte

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -35,10 +36,44 @@ Status read_countdown(const JsonValue& root, Question& question) {
   return {};
 }
 
-Result<Question> parse_question(std::string_view line, const std::string& name) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(line, name));
+constexpr std::string_view kInstruction = "\n\nPlease reason step by step, and put your final answer within \\boxed{}.";
+
+// A line of a benchmark as it is published: `key` holds the question.
+Status read_benchmark(const JsonValue& root, std::string_view key, std::string_view task, int64_t line, Question& out) {
+  out.task = task;
+  out.grading = Grading::kMath;
+  HB_TRY(read_text(root, key, out.prompt));
+  out.prompt += kInstruction;
+  const auto answer = root.find_set("answer");
+  if (answer && !answer->is_string()) {  // AIME has numbers
+    HB_ASSIGN(const int64_t number, answer->as_int(-kLargest, kLargest));
+    out.answer = std::to_string(number);
+  } else {
+    HB_TRY(read_text(root, "answer", out.answer));
+  }
+  if (const size_t mark = out.answer.rfind("####"); mark != std::string::npos) {
+    out.answer = out.answer.substr(std::min(out.answer.find_first_not_of(' ', mark + 4), out.answer.size()));
+    if (out.answer.empty()) return root.error("has nothing behind ####");
+  }
+  out.id = fmt::format("{}-{:04}", task, line);
+  if (const auto id = root.find_set("id"); id && id->is_string()) HB_TRY(read_text(root, "id", out.id));
+  return {};
+}
+
+Result<Question> parse_question(std::string_view text, const std::string& name, int64_t line) {
+  HB_ASSIGN(const auto document, JsonDocument::parse(text, fmt::format("{}, line {}", name, line)));
   const JsonValue root = document->root();
   Question question;
+  if (!root.find("prompt") && !root.find("task")) {
+    if (root.find("problem")) {
+      HB_TRY(read_benchmark(root, "problem", "math", line, question));
+      return question;
+    }
+    if (root.find("question")) {
+      HB_TRY(read_benchmark(root, "question", "gsm8k", line, question));
+      return question;
+    }
+  }
   HB_TRY(read_text(root, "id", question.id));
   HB_TRY(read_text(root, "task", question.task));
   HB_TRY(read_text(root, "prompt", question.prompt));
@@ -46,7 +81,10 @@ Result<Question> parse_question(std::string_view line, const std::string& name) 
   if (const auto level = root.find_set("level")) {
     HB_ASSIGN(question.level, level->as_int(0, 1000));
   }
-  if (question.task == "countdown") HB_TRY(read_countdown(root, question));
+  if (question.task == "countdown") {
+    question.grading = Grading::kCountdown;
+    HB_TRY(read_countdown(root, question));
+  }
   return question;
 }
 
@@ -60,7 +98,7 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
     const std::string_view row = text.substr(0, end);
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    HB_ASSIGN(Question question, parse_question(row, fmt::format("{}, line {}", name, line)));
+    HB_ASSIGN(Question question, parse_question(row, name, line));
     question.number = static_cast<int64_t>(questions.size());
     if (!ids.insert(question.id).second) {
       return invalid_data(fmt::format("{}, line {}: the id {} comes twice", name, line, quote(question.id)));

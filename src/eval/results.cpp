@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -24,6 +26,11 @@ Status file_error(const std::string& path, const char* what) {
                                             : invalid_argument(text);
 }
 
+// Six digits say enough.
+double rounded(double share) {
+  return std::nearbyint(share * 1e6) / 1e6;
+}
+
 std::string line_of(const SampleResult& r) {
   nlohmann::ordered_json out;
   out["id"] = r.id;
@@ -35,7 +42,22 @@ std::string line_of(const SampleResult& r) {
   out["tokens"] = r.tokens;
   out["truncated"] = r.truncated;
   out["looped"] = r.looped;
+  out["steps"] = r.shape.steps;
+  out["repeated"] = rounded(r.shape.repeated);
+  out["alike"] = rounded(r.shape.alike);
+  if (!r.token_ids.empty()) out["token_ids"] = r.token_ids;
   return out.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Status read_token_ids(const JsonValue& root, std::vector<int32_t>& out) {
+  const std::optional<JsonValue> ids = root.find("token_ids");
+  if (!ids) return {};
+  HB_ASSIGN(const auto elements, ids->elements());
+  for (const JsonValue& element : elements) {
+    HB_ASSIGN(const int64_t id, element.as_int(0, INT32_MAX));
+    out.push_back(static_cast<int32_t>(id));
+  }
+  return {};
 }
 
 Result<SampleResult> read_line(std::string_view line, const std::string& name) {
@@ -48,7 +70,8 @@ Result<SampleResult> read_line(std::string_view line, const std::string& name) {
     *out = std::string(text);
   }
   for (const auto& [key, out] : {std::pair("sample", &r.sample), std::pair("prompt_tokens", &r.prompt_tokens),
-                                 std::pair("reasoning_tokens", &r.reasoning_tokens), std::pair("tokens", &r.tokens)}) {
+                                 std::pair("reasoning_tokens", &r.reasoning_tokens), std::pair("tokens", &r.tokens),
+                                 std::pair("steps", &r.shape.steps)}) {
     HB_ASSIGN(const JsonValue value, root.at(key));
     HB_ASSIGN(*out, value.as_int(0, INT64_MAX / 2));
   }
@@ -57,10 +80,38 @@ Result<SampleResult> read_line(std::string_view line, const std::string& name) {
     HB_ASSIGN(const JsonValue value, root.at(key));
     HB_ASSIGN(*out, value.as_bool());
   }
+  for (const auto& [key, out] : {std::pair("repeated", &r.shape.repeated), std::pair("alike", &r.shape.alike)}) {
+    HB_ASSIGN(const JsonValue value, root.at(key));
+    HB_ASSIGN(*out, value.as_double());
+  }
+  HB_TRY(read_token_ids(root, r.token_ids));
   return r;
 }
 
+// The lines behind the first.
+Status read_lines(std::string_view rest, const std::string& path, std::vector<SampleResult>& results) {
+  for (int64_t line = 2; !rest.empty(); ++line) {
+    const size_t end = rest.find('\n');
+    HB_ASSIGN(SampleResult r, read_line(rest.substr(0, end), fmt::format("{}, line {}", path, line)));
+    results.push_back(std::move(r));
+    rest.remove_prefix(end + 1);
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<StoredResults> read_results(const std::string& path) {
+  HB_ASSIGN(const auto bytes, read_small_file(path));
+  if (!bytes) return not_found(quote(path) + ": there is no such file");
+  const std::string_view text = std::string_view(*bytes).substr(0, bytes->find_last_of('\n') + 1);
+  const size_t first = text.find('\n');
+  if (!text.starts_with(R"({"halfbyte_eval":)"))
+    return invalid_argument(quote(path) + ": is no results file of halfbyte eval");
+  StoredResults out{std::string(text.substr(0, first)), {}};
+  HB_TRY(read_lines(text.substr(first + 1), path, out.results));
+  return out;
+}
 
 Result<std::unique_ptr<ResultsFile>> ResultsFile::open(const std::string& path, const std::string& settings_json) {
   auto results = std::make_unique<ResultsFile>();
@@ -86,12 +137,7 @@ Status ResultsFile::read_existing(const std::string& settings_json) {
   } else if (!text.empty() && !std::string_view(settings_json).starts_with(text)) {
     return invalid_argument(fmt::format("{}: is no results file; name another file", quote(path_)));
   }
-  for (int64_t line = 2; !rest.empty(); ++line) {
-    const size_t end = rest.find('\n');
-    HB_ASSIGN(SampleResult r, read_line(rest.substr(0, end), fmt::format("{}, line {}", path_, line)));
-    results_.push_back(std::move(r));
-    rest.remove_prefix(end + 1);
-  }
+  HB_TRY(read_lines(rest, path_, results_));
   file_ = std::make_unique<FileDescriptor>(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (file_->get() < 0) return file_error(path_, "cannot be written");
   if (::ftruncate(file_->get(), static_cast<off_t>(whole)) != 0) return file_error(path_, "cannot be cut");

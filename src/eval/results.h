@@ -9,6 +9,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/result.h"
+#include "eval/text_shape.h"
 
 namespace halfbyte {
 
@@ -18,9 +19,19 @@ struct SampleResult {
   bool correct = false;
   std::string answer;  // what the completion answers, "" if nothing
   int64_t prompt_tokens = 0, reasoning_tokens = 0, tokens = 0;
-  bool truncated = false;  // reached the limit of new tokens
-  bool looped = false;     // decode/loop_detector.h
+  bool truncated = false;          // reached the limit of new tokens
+  bool looped = false;             // decode/loop_detector.h
+  TextShape shape;                 // of the reasoning
+  std::vector<int32_t> token_ids;  // generated; only where they are to be kept
 };
+
+// What a results file holds.
+struct StoredResults {
+  std::string settings_json;
+  std::vector<SampleResult> results;
+};
+// An unfinished last line is left out.
+Result<StoredResults> read_results(const std::string& path);
 
 // Thread-compatible.
 class ResultsFile {

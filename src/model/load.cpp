@@ -8,6 +8,7 @@
 #include "base/memory_info.h"
 #include "base/size_text.h"
 #include "formats/bf16.h"
+#include "formats/int_group.h"
 #include "tensor/quantize_tensor.h"
 
 namespace halfbyte {
@@ -179,11 +180,21 @@ class Loader {
       };
       pool_.parallel_for(out.n, out.kernel->row_tile, pack);
     } else {
-      HB_ASSIGN(const LinearRows stored, open_linear_rows(tensors_, task.facts, task.module, &pool_));
+      HB_ASSIGN(LinearRows stored, open_linear_rows(tensors_, task.facts, task.module, &pool_));
       HB_TRY(take_small_parts(task, stored.beside, out));
+      if (task.integer_bits > 0) stored.rows.read = integer_reader(stored.rows, task.integer_bits);
       HB_ASSIGN(out.tensor_scale, round_and_pack(stored.rows, amax, out));
     }
     return {};
+  }
+
+  static RowReader integer_reader(const WeightSource& rows, int bits) {
+    return [read = rows.read, k = rows.k, bits](int64_t first, int64_t count, std::span<float> out) -> Status {
+      HB_TRY(read(first, count, out));
+      for (int64_t r = 0; r < count; ++r)
+        round_int_groups(out.subspan(static_cast<size_t>(r * k), static_cast<size_t>(k)), bits);
+      return {};
+    };
   }
 
   // Rounds a run of rows and packs it while it is in the caches; returns the tensor scale.

@@ -34,8 +34,15 @@ WeightFormat format_of(WeightKind kind) {
     case WeightKind::kBF16: return WeightFormat::kBF16;
     case WeightKind::kNVFP4: return WeightFormat::kNVFP4;
     case WeightKind::kMXFP4: return WeightFormat::kMXFP4;
+    case WeightKind::kInt4:
+    case WeightKind::kInt3: return WeightFormat::kBF16;
   }
   return WeightFormat::kBF16;
+}
+
+// Of weights that are rounded to integers and then kept as BF16; 0: they are not.
+int integer_bits(WeightKind kind) {
+  return kind == WeightKind::kInt4 ? 4 : kind == WeightKind::kInt3 ? 3 : 0;
 }
 
 std::string stored_name(const LinearFacts& facts) {
@@ -216,6 +223,8 @@ class Planner {
     const auto stored_bf16 = [&] { return facts.weight->dtype == DType::kBF16 && tensors().bytes(*facts.weight).ok(); };
     task.stored_as_planned =
         facts.quant != ModuleQuant::kNone ? packed == target : target == WeightFormat::kBF16 && stored_bf16();
+    task.integer_bits = integer_bits(task.plan.weights);
+    if (task.integer_bits > 0) task.stored_as_planned = false;
     task.packed_bytes = task.kernel->packed_bytes(facts.n, facts.k);
     if (!task.stored_as_planned) {
       const int64_t row = static_cast<int64_t>(sizeof(float)) * facts.k + code_bytes_per_row(target, facts.k) +

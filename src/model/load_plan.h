@@ -23,6 +23,7 @@ struct LinearTask {
   const LinearKernel* kernel = nullptr;         // for decode rows
   const LinearKernel* prompt_kernel = nullptr;  // for prompt rows
   bool stored_as_planned = false;               // the source's bytes are packed as they are; else they are rounded anew
+  int integer_bits = 0;                         // > 0: rounded to integers of so many bits before anything else
   uint64_t packed_bytes = 0;
   uint64_t staging_bytes = 0;  // that a thread needs beside it while it is made
 };

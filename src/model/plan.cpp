@@ -15,10 +15,12 @@ namespace {
 template <class Kind, size_t N>
 using Names = std::array<std::pair<Kind, const char*>, N>;
 
-constexpr Names<WeightKind, 4> kWeightNames{{{WeightKind::kF32, "f32"},
+constexpr Names<WeightKind, 6> kWeightNames{{{WeightKind::kF32, "f32"},
                                              {WeightKind::kBF16, "bf16"},
                                              {WeightKind::kNVFP4, "nvfp4"},
-                                             {WeightKind::kMXFP4, "mxfp4"}}};
+                                             {WeightKind::kMXFP4, "mxfp4"},
+                                             {WeightKind::kInt4, "int4"},
+                                             {WeightKind::kInt3, "int3"}}};
 constexpr Names<ActivationKind, 4> kActivationNames{{{ActivationKind::kF32, "f32"},
                                                      {ActivationKind::kBF16, "bf16"},
                                                      {ActivationKind::kFP8, "fp8"},
@@ -90,7 +92,15 @@ constexpr Preset fp4_preset(const char* name, WeightKind weights, ActivationKind
   return {name, {weights, activations, ActivationScale::kPerToken}, kBF16Linear, WeightKind::kBF16, KvKind::kBF16};
 }
 
-constexpr std::array<Preset, 8> kPresets{{
+constexpr Preset study_preset(const char* name, WeightKind weights) {
+  return {name,
+          {weights, ActivationKind::kBF16, ActivationScale::kPerToken},
+          kBF16Linear,
+          WeightKind::kBF16,
+          KvKind::kBF16};
+}
+
+constexpr std::array<Preset, 10> kPresets{{
     {"f32", kF32Linear, kF32Linear, WeightKind::kF32, KvKind::kF32},
     {"bf16", kBF16Linear, kBF16Linear, WeightKind::kBF16, KvKind::kBF16},
     fp4_preset("w4a16", WeightKind::kNVFP4, ActivationKind::kBF16),
@@ -99,6 +109,8 @@ constexpr std::array<Preset, 8> kPresets{{
     fp4_preset("w4a16-mxfp4", WeightKind::kMXFP4, ActivationKind::kBF16),
     fp4_preset("w4a8-mxfp4", WeightKind::kMXFP4, ActivationKind::kFP8),
     fp4_preset("w4a4-mxfp4", WeightKind::kMXFP4, ActivationKind::kFP4),
+    study_preset("int4", WeightKind::kInt4),
+    study_preset("int3", WeightKind::kInt3),
 }};
 
 // Glob with * and ?. Linear in text * pattern: the last * is the only place to come back to.
@@ -210,7 +222,7 @@ Status set_linear_field(LinearPlan& plan, std::string_view field, std::string_vi
 Status set_embedding(PrecisionPlan& plan, std::string_view value) {
   WeightKind kind{};
   HB_TRY(set_by_name(kWeightNames, "embedding", value, kind));
-  if (is_fp4(kind))
+  if (kind != WeightKind::kF32 && kind != WeightKind::kBF16)
     return invalid_argument("plan field 'embedding' has value " + quote(value) + ", expected f32 or bf16");
   plan.embedding = kind;
   return {};

@@ -586,9 +586,16 @@ Result<std::unique_ptr<const BpeModel>> BpeModel::Builder::build(const Options& 
     if (!id)
       return invalid_data(fmt::format("unk_token {} is not a token of the vocabulary", quote(*options.unk_token)));
     model.unk_ = *id;
-  } else if (!model.characters_ && model.missing_bytes().size() == 256) {
-    return invalid_data("no token is a single byte, so that all text would be lost; this is no byte-level vocabulary");
+  } else if (options.unk_id) {
+    model.unk_ = *options.unk_id;
   }
+  // Text without a token would be lost without a word. Some byte-level vocabularies lack a few control characters.
+  const std::vector<uint8_t> missing = model.missing_bytes();
+  if (model.unk_ == kNoToken && !model.characters_ && missing.size() == 256)
+    return invalid_data("no token is a single byte, so that all text would be lost; this is no byte-level vocabulary");
+  if (model.unk_ == kNoToken && model.characters_ && !missing.empty())
+    return invalid_data(fmt::format("there is no token '<0x{:02X}>' and no unknown token, so that text would be lost",
+                                    missing.front()));
   if (!model.characters_) model.fill_byte_ranks();
   model.reachable_ = std::make_unique<std::atomic<uint8_t>[]>(model.spans_.size());
   return std::unique_ptr<const BpeModel>(std::move(model_));

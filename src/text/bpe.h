@@ -149,6 +149,7 @@ class BpeModel::Builder {
 
   struct Options {
     std::optional<std::string> unk_token;  // as files spell it
+    std::optional<int32_t> unk_id = {};    // the same where a file has its id
     bool fuse_unk = false;                 // neighbouring unknown bytes give one unknown token
     bool ignore_merges = false;            // a piece that is a token is that token, whatever the merges say
   };

@@ -50,13 +50,8 @@ Result<std::vector<AddedTokenRule>> read_added_tokens(const JsonValue& root) {
   return rules;
 }
 
-struct ModelOptions {
-  BpeModel::Builder::Options bpe;
-  bool byte_fallback = false;  // SentencePiece's BPE; without it the vocabulary must be byte-level
-};
-
 // What the model section has beside vocabulary and merges.
-Result<ModelOptions> read_model_options(const JsonValue& model) {
+Result<BpeModel::Builder::Options> read_model_options(const JsonValue& model) {
   constexpr std::string_view kSupported = "\"BPE\" (byte-level, or with byte_fallback)";
   if (const auto type = model.find_set("type")) {
     HB_ASSIGN(const std::string_view name, type->as_string());
@@ -65,8 +60,6 @@ Result<ModelOptions> read_model_options(const JsonValue& model) {
     if (!model.is_object()) return model.error("expected an object");
     return refuse(model, "a model without a type and without merges", kSupported);
   }
-  ModelOptions out;
-  HB_ASSIGN(out.byte_fallback, flag(model, "byte_fallback", false));
   if (const auto dropout = model.find_set("dropout")) {
     HB_ASSIGN(const double rate, dropout->as_double());
     if (rate != 0) return refuse(*dropout, "a dropout above 0", "null");
@@ -77,14 +70,14 @@ Result<ModelOptions> read_model_options(const JsonValue& model) {
     HB_ASSIGN(const std::string_view text, affix->as_string());
     if (!text.empty()) return refuse(*affix, quote(text), "none");
   }
-  BpeModel::Builder::Options& options = out.bpe;
+  BpeModel::Builder::Options options;
   if (const auto unk = model.find_set("unk_token")) {
     HB_ASSIGN(const std::string_view text, unk->as_string());
     options.unk_token = std::string(text);
   }
   HB_ASSIGN(options.fuse_unk, flag(model, "fuse_unk", false));
   HB_ASSIGN(options.ignore_merges, flag(model, "ignore_merges", false));
-  return out;
+  return options;
 }
 
 // A merge is ["a", "b"], or in older files "a b".
@@ -104,11 +97,9 @@ Result<std::pair<std::string_view, std::string_view>> read_merge(const JsonValue
   return std::pair(left, right);
 }
 
-Result<std::unique_ptr<const BpeModel>> read_model(const JsonValue& root, size_t json_bytes,
-                                                   const std::vector<AddedTokenRule>& added, bool& sentencepiece) {
-  HB_ASSIGN(const JsonValue model, root.at("model"));
-  HB_ASSIGN(const ModelOptions options, read_model_options(model));
-  sentencepiece = options.byte_fallback;
+Result<std::unique_ptr<const BpeModel>> read_model(const JsonValue& model, size_t json_bytes,
+                                                   const BpeModel::Builder::Options& options,
+                                                   const std::vector<AddedTokenRule>& added, bool sentencepiece) {
   HB_ASSIGN(const JsonValue vocab, model.at("vocab"));
   if (!vocab.is_object()) return vocab.error("expected an object from token to id, as BPE models have");
   HB_ASSIGN(const auto tokens, vocab.members());
@@ -128,7 +119,7 @@ Result<std::unique_ptr<const BpeModel>> read_model(const JsonValue& root, size_t
     HB_ASSIGN(const auto pair, read_merge(merge));
     HB_TRY(in_model(builder.add_merge(pair.first, pair.second)));
   }
-  auto built = builder.build(options.bpe);
+  auto built = builder.build(options);
   if (!built.ok()) return in_model(built.status());
   return built;
 }
@@ -398,8 +389,12 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_tokenizer_json(std::str
   HB_ASSIGN(const std::vector<AddedTokenRule> added, read_added_tokens(root));
   auto impl = std::make_unique<Impl>();
   impl->name = name;
-  HB_ASSIGN(impl->model, read_model(root, json.size(), added, impl->sentencepiece));
+  // SentencePiece's BPE; without it the vocabulary must be byte-level.
+  HB_ASSIGN(const JsonValue model, root.at("model"));
+  HB_ASSIGN(const auto options, read_model_options(model));
+  HB_ASSIGN(impl->sentencepiece, flag(model, "byte_fallback", false));
   HB_TRY(impl->sentencepiece ? impl->read_sentencepiece(root, added) : impl->read_byte_level(root));
+  HB_ASSIGN(impl->model, read_model(model, json.size(), options, added, impl->sentencepiece));
   if (const auto part = root.find_set("post_processor")) {
     HB_TRY(read_post_processor(*part, impl->prefix, impl->suffix));
   }

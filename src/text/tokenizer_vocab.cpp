@@ -134,7 +134,10 @@ Result<std::unique_ptr<const BpeModel>> build_model(const BpeVocab& vocab, bool 
     }
     HB_TRY(builder.add_merge(merge.substr(0, space), merge.substr(space + 1)));
   }
-  return builder.build({.unk_token = {}, .fuse_unk = false, .ignore_merges = ignore_merges});
+  return builder.build({.unk_token = {},
+                        .unk_id = scored ? vocab.unk : std::nullopt,
+                        .fuse_unk = false,
+                        .ignore_merges = ignore_merges});
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -24,6 +26,12 @@ def test_examples_are_compiled(page, sources):
         lines = text.split(f"// {page}: begin\n")[1].split(f"// {page}: end\n")[0]
         compiled.append(textwrap.dedent(lines.rsplit("\n", 1)[0] + "\n"))
     assert blocks(page) == compiled, f"copy the examples of {', '.join(sources)} into {page}"
+
+
+def test_the_table_of_a_cuda_device_is_the_results():
+    script = ROOT / "bench" / "results" / "cuda_table.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_programs_use_the_public_api_alone():

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 
 #include "decode/reset.h"
@@ -76,68 +80,100 @@ GenerateRequest greedy_request(Tokens prompt, const Tokens& stops, int64_t most)
   return r;
 }
 
+// Two engines on the text of the first.
 struct Agreement {
-  int64_t compared = 0, different = 0;
-  float widest = 0;  // lead of the CPU's token at a difference: a near tie
+  int64_t compared = 0, different = 0;  // positions, and those with another best token
+  float widest = 0;                     // lead of the first one's token at such a position: a near tie
+  double error = 0, norm = 0;           // sums of squares of logits
+
+  double share() const { return static_cast<double>(different) / static_cast<double>(compared); }
+  double relative_error() const { return std::sqrt(error / norm); }
+  std::string text() const {
+    char line[160];
+    std::snprintf(line, sizeof(line), "%lld positions, %lld differ, widest lead %.4f, relative error of logits %.4f",
+                  static_cast<long long>(compared), static_cast<long long>(different), static_cast<double>(widest),
+                  relative_error());
+    return line;
+  }
 };
 
-// The CPU's token at every position of its text, fed with that text: a difference does not end the comparison.
-void compare_forced(Engine& cpu, Engine& cuda, const Tokens& prompt, const Tokens& answer, Agreement& out) {
+// The first one's token at every position of its text, both fed with that text: a difference does not end the comparison.
+void compare_forced(Engine& first, Engine& second, const Tokens& prompt, const Tokens& answer, Agreement& out) {
   Tokens all = prompt;
   all.insert(all.end(), answer.begin(), answer.end());
   ScoreOptions options;
   options.prompt_tokens = static_cast<int64_t>(prompt.size());
   options.logits = true;
-  const ScoreResult a = value_or_throw(cpu.score(all, options)), b = value_or_throw(cuda.score(all, options));
+  const ScoreResult a = value_or_throw(first.score(all, options)), b = value_or_throw(second.score(all, options));
   const size_t vocab = a.logits.size() / a.argmax.size();
   for (size_t t = prompt.size() - 1; t < a.argmax.size(); ++t) {
+    const float* logits = a.logits.data() + t * vocab;
+    for (size_t i = 0; i < vocab; ++i) {
+      out.error += std::pow(static_cast<double>(logits[i] - b.logits[t * vocab + i]), 2);
+      out.norm += std::pow(static_cast<double>(logits[i]), 2);
+    }
     ++out.compared;
     if (a.argmax[t] == b.argmax[t]) continue;
     ++out.different;
-    const float* logits = a.logits.data() + t * vocab;
     out.widest = std::max(out.widest, logits[a.argmax[t]] - logits[b.argmax[t]]);
   }
 }
 
-struct Bounds {
-  const char* plan;
-  float tie;         // widest lead that roundings may turn over
-  double different;  // share of positions
+// What a model says on the device beside what it says on the CPU.
+struct Comparison {
+  Agreement device;
+  Agreement control;  // the CPU beside itself with another model file, where one is given
 };
 
-void expect_greedy_text_of_the_cpu(const std::string& path, const std::vector<std::string>& questions,
-                                   const Bounds& bounds, int64_t most) {
+Comparison compare_greedy_text(const std::string& path, const std::vector<std::string>& questions, const char* plan,
+                               int64_t most, const std::string& control = "") {
   const TextModel text = value_or_throw(open_text_model(path));
-  const auto cpu = open_engine(path, bounds.plan, false), cuda = open_engine(path, bounds.plan, true);
+  const auto cpu = open_engine(path, plan, false), cuda = open_engine(path, plan, true);
+  const auto other = control.empty() ? nullptr : open_engine(control, plan, false);
   const auto prompts = prompts_of(text, questions);
   const Tokens stops = stop_tokens(cpu->model(), text);
   std::vector<GenerateRequest> requests;
   for (const Tokens& p : prompts) requests.push_back(greedy_request(p, stops, most));
   const auto on_cpu = generate(*cpu, requests), on_cuda = generate(*cuda, requests), again = generate(*cuda, requests);
-  Agreement agreement;
-  int64_t same_tokens = 0;
+  Comparison out;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Tokens a = tokens_of(on_cpu[i]), b = tokens_of(on_cuda[i]);
     EXPECT_EQ(b, tokens_of(again[i])) << "two runs on the device differ";
-    const int64_t before = agreement.different;
-    compare_forced(*cpu, *cuda, prompts[i], a, agreement);
-    const auto [x, y] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-    same_tokens += x - a.begin();
-    // The texts may part only where the comparison above found a near tie.
-    if (before == agreement.different) {
+    const int64_t before = out.device.different;
+    compare_forced(*cpu, *cuda, prompts[i], a, out.device);
+    if (other != nullptr) compare_forced(*cpu, *other, prompts[i], a, out.control);
+    // The texts may part only where the comparison above found another best token.
+    if (before == out.device.different) {
       EXPECT_EQ(a, b) << "question " << i << ": " << decode(text, a) << "\n" << decode(text, b);
     }
   }
-  ::testing::Test::RecordProperty("compared", std::to_string(agreement.compared));
-  ::testing::Test::RecordProperty("different", std::to_string(agreement.different));
-  ::testing::Test::RecordProperty("widest_tie", std::to_string(agreement.widest));
-  std::printf("%s: %lld positions, %lld differ, widest lead %.4f; %lld tokens of text before any difference\n",
-              bounds.plan, static_cast<long long>(agreement.compared), static_cast<long long>(agreement.different),
-              static_cast<double>(agreement.widest), static_cast<long long>(same_tokens));
-  EXPECT_GT(agreement.compared, 150);
-  EXPECT_LT(agreement.widest, bounds.tie);
-  EXPECT_LT(static_cast<double>(agreement.different), bounds.different * static_cast<double>(agreement.compared));
+  std::printf("%s: %s\n", plan, out.device.text().c_str());
+  if (other != nullptr) std::printf("  control: %s\n", out.control.text().c_str());
+  return out;
 }
+
+// A copy of a GGUF file whose norms have an epsilon that is `factor` times as large: 10^-5 beside mean squares near 1 and
+// beyond, so nearly the same model.
+std::string nearly_the_same(const std::string& gguf, float factor) {
+  std::ifstream in(gguf, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const std::string key = "layer_norm_rms_epsilon";
+  const size_t at = bytes.find(key) + key.size() + sizeof(uint32_t);  // its type stands between
+  float epsilon = 0;
+  std::memcpy(&epsilon, bytes.data() + at, sizeof(epsilon));
+  EXPECT_TRUE(epsilon > 0 && epsilon < 1e-3f) << epsilon;
+  epsilon *= factor;
+  std::memcpy(bytes.data() + at, &epsilon, sizeof(epsilon));
+  const std::string path = HALFBYTE_TEST_TMP "/nearly_the_same.gguf";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+struct Bounds {
+  const char* plan;
+  float tie;      // of the reasoner: the widest lead that roundings may turn over
+  float epsilon;  // of SmolLM2's control, times the model's
+};
 
 class CudaModels : public ::testing::TestWithParam<Bounds> {};
 
@@ -145,30 +181,39 @@ const char* const kReasoner = HALFBYTE_SOURCE_DIR "/models/halfbyte-reasoner";
 const std::vector<std::string> kReasonerQuestions = {"find 793102+226757", "find 586287+529011",
                                                      "make 35 from 8, 15, 12", "make 24 from 10, 25, 9"};
 
-// Qwen3, 256 wide, heads of 64, tied embeddings.
+// Qwen3, 256 wide, heads of 64, tied embeddings, four layers.
 TEST_P(CudaModels, ReasonerSaysWhatItSaysOnTheCpu) {
   HB_NEED_CUDA();
-  expect_greedy_text_of_the_cpu(kReasoner, kReasonerQuestions, GetParam(), 120);
+  const Agreement device = compare_greedy_text(kReasoner, kReasonerQuestions, GetParam().plan, 120).device;
+  EXPECT_GT(device.compared, 150);
+  EXPECT_LT(device.widest, GetParam().tie);
+  EXPECT_LT(device.share(), 0.02);
 }
 
-// Llama, 576 wide, nine heads of 64 in groups of three.
+// Llama, 576 wide, nine heads of 64 in groups of three, thirty layers. With inputs or a cache in 8 or 4 bits any difference,
+// as that of two orders of sums, grows to the size of the rounding itself from layer to layer, on the CPU as well. So the
+// device is held to what the CPU makes of nearly the same model. (Measured, positions with another best token, device and
+// control: w4a16 3 and 2 of 181, w4a8 16 of 174 and 11 of 181, w4a4 42 and 34 of 246, w4a4-mxfp4 25 and 30 of 117.)
 TEST_P(CudaModels, SmolLm2SaysWhatItSaysOnTheCpu) {
   HB_NEED_CUDA();
   const std::string path = testing::smollm2_gguf();
   HB_SKIP_WITHOUT(path, "the SmolLM2 GGUF");
-  expect_greedy_text_of_the_cpu(path,
-                                {"What is the capital of France?", "Write a short poem about the sea.",
-                                 "Explain in three sentences why the sky is blue.", "List five fruits."},
-                                GetParam(), 64);
+  const Comparison c = compare_greedy_text(path,
+                                           {"What is the capital of France?", "Write a short poem about the sea.",
+                                            "Explain in three sentences why the sky is blue.", "List five fruits."},
+                                           GetParam().plan, 64, nearly_the_same(path, GetParam().epsilon));
+  EXPECT_GT(c.device.compared, 100);
+  EXPECT_LT(c.device.relative_error(), 2 * c.control.relative_error() + 0.01);
+  EXPECT_LT(c.device.share(), 2 * c.control.share() + 0.03);
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, CudaModels,
-                         ::testing::Values(Bounds{"bf16", 0.15f, 0.02}, Bounds{"w4a16", 0.15f, 0.02},
-                                           Bounds{"w4a8", 0.5f, 0.05}, Bounds{"w4a4", 1.5f, 0.1},
-                                           Bounds{"w4a16-mxfp4", 0.15f, 0.02}, Bounds{"w4a8-mxfp4", 0.5f, 0.05},
-                                           Bounds{"w4a4-mxfp4", 1.5f, 0.1},
-                                           Bounds{"w4a16,layers.1.*:weights=bf16", 0.15f, 0.02},
-                                           Bounds{"w4a16,kv=fp8", 0.3f, 0.03}, Bounds{"bf16,kv=fp8", 0.3f, 0.03}),
+                         ::testing::Values(Bounds{"bf16", 0.05f, 1.01f}, Bounds{"w4a16", 0.05f, 1.01f},
+                                           Bounds{"w4a8", 0.1f, 1.5f}, Bounds{"w4a4", 0.2f, 1.5f},
+                                           Bounds{"w4a16-mxfp4", 0.05f, 1.01f}, Bounds{"w4a8-mxfp4", 0.1f, 1.5f},
+                                           Bounds{"w4a4-mxfp4", 0.2f, 1.5f},
+                                           Bounds{"w4a16,layers.1.*:weights=bf16", 0.05f, 1.01f},
+                                           Bounds{"w4a16,kv=fp8", 0.1f, 1.5f}, Bounds{"bf16,kv=fp8", 0.1f, 1.5f}),
                          [](const auto& p) {
                            std::string name = p.param.plan;
                            std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });

@@ -1,8 +1,10 @@
 // Every code point of every element format, and every tie, against an oracle that only knows the list of values.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "formats/bf16.h"
@@ -11,6 +13,7 @@
 #include "formats/e4m3.h"
 #include "formats/e8m0.h"
 #include "formats/f16.h"
+#include "formats/int_group.h"
 
 namespace halfbyte {
 namespace {
@@ -184,6 +187,31 @@ TEST(Rounding, AmaxNeverLosesNan) {
   EXPECT_EQ(abs_max(x + 2, 2), kInf);
   EXPECT_EQ(abs_max(x, 1), 1.0f);
   EXPECT_EQ(abs_max(x, 0), 0.0f);
+}
+
+// By hand: range [-3, 12] in 15 steps of 1, zero at 3; 0.5 and 2.5 go to the even integer.
+TEST(IntGroups, FourBitsByHand) {
+  std::vector<float> row(130, 0.0f);
+  const std::vector<float> first{-3, 12, 0.5f, 1.5f, 2.5f, -0.6f, 11.4f};
+  std::copy(first.begin(), first.end(), row.begin());
+  row[128] = 7.0f;  // another group: range [0, 7]
+  row[129] = 3.4f;
+  round_int_groups(row, 4);
+  EXPECT_EQ(std::vector<float>(row.begin(), row.begin() + 8), (std::vector<float>{-3, 12, 0, 2, 2, -1, 11, 0}));
+  EXPECT_FLOAT_EQ(row[128], 7.0f);
+  EXPECT_FLOAT_EQ(row[129], 7 * 7.0f / 15);
+}
+
+TEST(IntGroups, ThreeBitsHaveEightValuesAndZeroStays) {
+  std::vector<float> row(128);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i) * .37f - 11;
+  row[5] = 0;
+  round_int_groups(row, 3);
+  EXPECT_EQ(row[5], 0.0f);
+  EXPECT_EQ(std::set<float>(row.begin(), row.end()).size(), 8u);
+  std::vector<float> zeros(128, 0.0f);
+  round_int_groups(zeros, 3);
+  EXPECT_EQ(zeros, std::vector<float>(128, 0.0f));
 }
 
 static_assert(E2M1::encode(2.6f) == 5 && E4M3::encode(448.0f) == 0x7E && F16::encode(1.0f) == 0x3C00);

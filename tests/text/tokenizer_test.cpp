@@ -244,6 +244,7 @@ TEST(SentencePiece, MergesFollowFromScores) {
   vocab.scores = {0, 0, -9, -9, -9, -9, -2, -1, -3, 0};
   vocab.added = {{0, "<unk>", true}, {1, "<s>", true}};
   vocab.bos = 1;
+  vocab.unk = 0;
   vocab.add_bos = true;
   const auto make_vocab = [&] { return Tokenizer::from_vocab(vocab, "m.gguf"); };
   auto t = make_vocab();
@@ -251,6 +252,10 @@ TEST(SentencePiece, MergesFollowFromScores) {
   EXPECT_THAT(ids(**t, "abc"), ElementsAre(2, 8)) << "bc first, then a and bc: any two halves make the token";
   EXPECT_THAT(ids(**t, "abcab"), ElementsAre(2, 8, 6));
   EXPECT_THAT(ids(**t, "d", {.add_bos = true}), ElementsAre(1, 2, 9));
+  EXPECT_THAT(ids(**t, "x"), ElementsAre(2, 0)) << "neither a token nor a byte";
+  vocab.unk.reset();
+  EXPECT_THAT(make_vocab().status().message(), HasSubstr("no token '<0x00>' and no unknown token"));
+  vocab.unk = 0;
   vocab.scores[6] = 0;
   EXPECT_THAT(ids(**make_vocab(), "abb"), ElementsAre(2, 6, 4));
   vocab.space_prefix = false;

@@ -11,7 +11,7 @@ import subprocess
 import numpy as np
 import pytest
 import tiny_chat
-from conftest import BINARY, clean_environment
+from conftest import BINARY, Result, clean_environment
 
 COMMANDS = ["run", "inspect", "bench"]
 
@@ -202,18 +202,35 @@ def test_empty_prompt(halfbyte, model):
     refused(halfbyte("run", model, stdin="\n"), "stdin is empty")
 
 
-def test_no_model(halfbyte, tmp_path):
+def alone(tmp_path):
+    """A way to run the binary from a folder where no model lies."""
+    copy = tmp_path / "a" / "b" / "c" / "d" / "halfbyte"
+    copy.parent.mkdir(parents=True)
+    shutil.copy2(BINARY, copy)
     env = clean_environment(XDG_CACHE_HOME=str(tmp_path))
-    refused(halfbyte("run", "-p", "Hi", env=env), "scripts/get-model smollm2")
-    refused(halfbyte("inspect", env=env), "scripts/get-model smollm2")
-    refused(halfbyte("run", "Why is the sky blue?", stdin="x", env=env), "--prompt")
+
+    def run(*args, stdin=""):
+        return Result(subprocess.run([copy, *args], input=stdin, capture_output=True, text=True, timeout=120, env=env))
+    return run
 
 
-def test_default_model_is_the_cached_one(halfbyte, smollm2, tmp_path):
+def test_no_model(halfbyte, tmp_path):
+    run = alone(tmp_path)
+    refused(run("run", "-p", "Hi"), "scripts/get-model smollm2")
+    refused(run("inspect"), "scripts/get-model smollm2")
+    refused(run("run", "Why is the sky blue?", stdin="x"), "--prompt")
+
+
+def test_default_model_is_the_shipped_one(halfbyte):
+    r = halfbyte("tokenize", "--text", "find 4*3", "--json")
+    assert r.code == 0 and json.loads(r.out)["pieces"] == ["find", " ", "4", "*", "3"]
+
+
+def test_without_it_the_default_model_is_the_cached_one(smollm2, tmp_path):
     models = tmp_path / "halfbyte" / "models"
     models.mkdir(parents=True)
     os.symlink(smollm2, models / "SmolLM2-135M-Instruct.Q4_1.gguf")
-    r = halfbyte("tokenize", "--text", "hello", "--json", env=clean_environment(XDG_CACHE_HOME=str(tmp_path)))
+    r = alone(tmp_path)("tokenize", "--text", "hello", "--json")
     assert r.code == 0 and json.loads(r.out)["pieces"] == ["hello"]
 
 

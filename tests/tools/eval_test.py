@@ -151,3 +151,49 @@ def test_ctrl_c_keeps_whole_samples(answerer, questions, tmp_path):
     lines = out.read_bytes()
     assert lines.endswith(b"\n") and all(json.loads(line) for line in lines.splitlines())
     assert os.path.getsize(out) > 0
+
+
+def test_compare(halfbyte, answerer, questions, tmp_path):
+    """Against itself nothing changes; against a run that is cut off, accuracy and length fall."""
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    ask(halfbyte, answerer, questions, "--samples", "2", "-o", whole)
+    ask(halfbyte, answerer, questions, "--samples", "2", "--max-tokens", "3", "-o", cut)
+    r = halfbyte("eval", "compare", whole, whole, cut, "--json")
+    assert r.code == 0, r.err
+    same, shorter = json.loads(r.out)["compared"]
+    assert same["change"] == {"mean": 0, "ci95": [0, 0]} and same["ctir"]["mean"] == same["paired_ratio"] == 1
+    assert shorter["change"]["mean"] == -.75 and shorter["other"]["truncated"] == 1
+    assert shorter["questions"] == 12 and shorter["samples"] == 24
+    assert "CTIR 1.000" in halfbyte("eval", "compare", whole, whole).out
+    refused = halfbyte("eval", "compare", whole, questions)
+    assert refused.code == 2 and "is no results file" in refused.err
+    assert halfbyte("eval", "compare", whole).code == 2
+
+
+def test_sweep(halfbyte, answerer, questions, tmp_path):
+    folder = tmp_path / "sweep"
+    (pathlib.Path(answerer) / "questions").mkdir(exist_ok=True)
+    (pathlib.Path(answerer) / "questions" / "sums-validation.jsonl").write_text(questions.read_text())
+    command = ("eval", "sweep", answerer, "--tasks", "sums:1+2", "--plans", "bf16,int4,f32,kv=bf16", "--forced", "2", "-o", folder)
+    r = halfbyte(*command)
+    assert r.code == 0, r.err
+    report = json.loads((folder / "report.json").read_text())
+    plans = report["tasks"][0]["plans"]
+    assert [p["plan"] for p in plans] == ["bf16", "int4", "f32,kv=bf16"]
+    assert plans[0]["accuracy"]["mean"] == .75 and plans[2]["versus_first"]["change"]["mean"] == 0
+    assert plans[0]["forced"]["mismatch"] == 0 and plans[0]["forced"]["tokens"] > 10
+    assert r.out == (folder / "report.md").read_text() and "| int4 |" in r.out
+    page = (folder / "report.html").read_text()
+    assert page.startswith("<!doctype html>") and "<svg" in page and "<script" not in page
+    before = sorted((p.name, p.read_bytes()) for p in folder.glob("*.jsonl"))
+    assert halfbyte(*command).code == 0
+    assert before == sorted((p.name, p.read_bytes()) for p in folder.glob("*.jsonl")), "nothing was left to do"
+
+
+def test_benchmark_lines_are_read_as_published(halfbyte, answerer, tmp_path):
+    path = tmp_path / "gsm8k.jsonl"
+    lines = [{"question": "What is 3 + 4?", "answer": "3 + 4 = <<3+4=7>>7\n#### 7"}, {"question": "And 3 + 5?", "answer": "8"},
+             {"problem": "Find $x$.", "answer": "\\frac{14}{2}", "level": 2}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = ask(halfbyte, answerer, path)
+    assert out["task"] == "gsm8k" and out["accuracy"] == pytest.approx(2 / 3)

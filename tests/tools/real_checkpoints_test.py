@@ -255,7 +255,8 @@ def test_quark_nvfp4(halfbyte, weights, tmp_path):
             second = real[1].scale.float().reshape(())
             codes = real.to_real_quantize_params(w)
             real.maybe_convert_and_transpose_scale()
-            observer.enable_fake_quant()
+            for stage in observer:
+                stage.enable_fake_quant()
             faked = observer(w).float()
         packed |= {f"{module}.weight": codes, f"{module}.weight_scale": real[0].scale, f"{module}.weight_scale_2": second}
         nibbles = torch.stack([codes & 15, codes >> 4], -1).reshape(w.shape).long()

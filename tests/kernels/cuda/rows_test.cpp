@@ -308,8 +308,13 @@ TEST(CudaDraw, EqualsHostSampler) {
       std::vector<DrawRule> rules;
       std::vector<int32_t> positions;
       for (int m = 0; m < rows; ++m) {
-        rules.push_back({m % 4 == 0 ? 0.0f : 0.6f + 0.1f * static_cast<float>(m % 5), m % 3 == 0 ? 0.05f : 0.0f,
-                         static_cast<uint64_t>(round * 100 + m), static_cast<uint32_t>(m % 2), 1u});
+        rules.push_back({m % 4 == 0 ? 0.0f : 0.6f + 0.1f * static_cast<float>(m % 5),
+                         m % 3 == 0 ? 0.05f : 0.0f,
+                         static_cast<uint64_t>(round * 100 + m),
+                         static_cast<uint32_t>(m % 2),
+                         true,
+                         false,
+                         {}});
         positions.push_back(m * 37 + round);
       }
       const DeviceBuffer dl = upload(logits), dr = upload(rules), dp = upload(positions),

@@ -1,0 +1,130 @@
+#include "eval/forced.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "decode/reset.h"
+
+namespace halfbyte {
+namespace {
+
+constexpr double kTemperature = .6;  // of the symbolic error
+constexpr double kTailFloor = 1e-4;
+
+// A row of logits as log-probabilities at temperature 1, in place of the logits.
+struct Row {
+  std::vector<double> log_p;
+  size_t best = 0;
+  double entropy = 0;
+
+  explicit Row(std::span<const float> logits) : log_p(logits.begin(), logits.end()) {
+    best = static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    const double top = log_p[best];
+    double sum = 0;
+    for (double& x : log_p) sum += std::exp(x -= top);
+    const double log_sum = std::log(sum);
+    for (double& x : log_p) {
+      x -= log_sum;
+      entropy -= std::exp(x) * x;
+    }
+  }
+
+  double top() const { return std::exp(log_p[best]); }
+  // 1 - p(token) at kTemperature.
+  double other_than(size_t token) const {
+    double all = 0;
+    for (const double x : log_p) all += std::exp((x - log_p[best]) / kTemperature);
+    return 1 - std::exp((log_p[token] - log_p[best]) / kTemperature) / all;
+  }
+};
+
+ForcedToken compare_rows(const Row& reference, const Row& plan) {
+  ForcedToken t;
+  t.reference_entropy = static_cast<float>(reference.entropy);
+  t.entropy = static_cast<float>(plan.entropy);
+  t.reference_top = static_cast<float>(reference.top());
+  t.top = static_cast<float>(plan.top());
+  double divergence = 0;
+  for (size_t i = 0; i < reference.log_p.size(); ++i)
+    divergence += std::exp(reference.log_p[i]) * (reference.log_p[i] - plan.log_p[i]);
+  t.divergence = static_cast<float>(std::max(divergence, 0.0));
+  t.mismatch = reference.best != plan.best;
+  t.reference_other = static_cast<float>(reference.other_than(reference.best));
+  t.other = static_cast<float>(plan.other_than(reference.best));
+  return t;
+}
+
+double divided(double sum, int64_t n) {
+  return n > 0 ? sum / static_cast<double>(n) : 0;
+}
+
+}  // namespace
+
+bool is_symbol(std::string_view text) {
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789+-*/=<>^%") == std::string_view::npos;
+}
+
+Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> tokens, int64_t prompt,
+                  const StepClasses& classes, const std::vector<bool>& symbols, std::vector<ForcedToken>& out) {
+  const ScoreOptions options{.logits = true, .entropy = false, .prompt_tokens = prompt};
+  HB_ASSIGN(const ScoreResult a, reference.score(tokens, options));
+  HB_ASSIGN(const ScoreResult b, plan.score(tokens, options));
+  const size_t vocab = a.logits.size() / a.logprobs.size();
+  TemperatureState steps({.rule = TemperatureRule::kReset});
+  for (auto at = static_cast<size_t>(prompt) - 1; at + 1 < tokens.size(); ++at) {
+    const Row before(std::span(a.logits).subspan(at * vocab, vocab));
+    const Row after(std::span(b.logits).subspan(at * vocab, vocab));
+    ForcedToken t = compare_rows(before, after);
+    t.symbol = before.best < symbols.size() && symbols[before.best];
+    t.uncertain = steps.next(before.entropy).uncertain;
+    steps.accept(step_class(classes, tokens[at + 1]));
+    out.push_back(t);
+  }
+  return {};
+}
+
+ForcedSummary summarise_forced(std::span<const ForcedToken> tokens) {
+  ForcedSummary s;
+  s.tokens = static_cast<int64_t>(tokens.size());
+  std::vector<size_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return tokens[a].reference_entropy < tokens[b].reference_entropy; });
+  for (size_t quarter = 0; quarter < 4; ++quarter) {
+    const size_t begin = quarter * order.size() / 4, end = (quarter + 1) * order.size() / 4;
+    if (begin < end) s.quarter_from[quarter] = tokens[order[begin]].reference_entropy;
+    for (size_t i = begin; i < end; ++i) {
+      const ForcedToken& t = tokens[order[i]];
+      s.quarter_mismatch[quarter] += t.mismatch;
+      s.quarter_divergence[quarter] += t.divergence;
+      s.quarter_tail[quarter] += (1 - t.top + kTailFloor) / (1 - t.reference_top + kTailFloor);
+      if (quarter > 0 || !t.symbol) continue;
+      ++s.symbols;
+      s.symbolic_error_reference += t.reference_other;
+      s.symbolic_error += t.other;
+    }
+    for (auto* sums : {&s.quarter_mismatch, &s.quarter_divergence, &s.quarter_tail})
+      (*sums)[quarter] = divided((*sums)[quarter], static_cast<int64_t>(end - begin));
+  }
+  for (const ForcedToken& t : tokens) {
+    s.mismatch += t.mismatch;
+    s.divergence += t.divergence;
+    s.above_half_nat_reference += t.reference_entropy > .5f;
+    s.above_half_nat += t.entropy > .5f;
+    if (!t.uncertain) continue;
+    ++s.uncertain;
+    s.top_reference += t.reference_top;
+    s.top += t.top;
+    s.entropy_reference += t.reference_entropy;
+    s.entropy += t.entropy;
+  }
+  for (double* sum : {&s.mismatch, &s.divergence, &s.above_half_nat_reference, &s.above_half_nat})
+    *sum = divided(*sum, s.tokens);
+  for (double* sum : {&s.top_reference, &s.top, &s.entropy_reference, &s.entropy}) *sum = divided(*sum, s.uncertain);
+  for (double* sum : {&s.symbolic_error_reference, &s.symbolic_error}) *sum = divided(*sum, s.symbols);
+  return s;
+}
+
+}  // namespace halfbyte

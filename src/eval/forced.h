@@ -1,0 +1,54 @@
+// What a plan does to each token, with teacher forcing on the reference's own texts: both models score the same tokens, and
+// their distributions are compared where the reference was sure and where it was not (arXiv 2606.15682, ReQAT).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "halfbyte/engine.h"
+#include "halfbyte/temperature_policy.h"
+
+namespace halfbyte {
+
+// One position; all of raw logits at temperature 1 where nothing else is said.
+struct ForcedToken {
+  float reference_entropy = 0, entropy = 0;  // nats
+  float reference_top = 0, top = 0;          // probability of each one's most likely token
+  float divergence = 0;                      // KL(reference || plan), nats
+  bool mismatch = false;                     // the most likely tokens differ
+  bool symbol = false;                       // the reference's most likely token is a digit or an operator
+  bool uncertain = false;                    // in an uncertain step of the reference, by ReSET's rule
+  // Probability at temperature 0.6 of anything but the reference's most likely token.
+  float reference_other = 0, other = 0;
+};
+
+// Whether a token's text is digits and operators alone, one leading space apart.
+bool is_symbol(std::string_view text);
+
+// Adds the generated tokens of one text: `tokens` with `prompt` of them first. Both engines are left idle. `symbols`: by
+// token id. A model's engines may be the same object.
+Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> tokens, int64_t prompt,
+                  const StepClasses& classes, const std::vector<bool>& symbols, std::vector<ForcedToken>& out);
+
+struct ForcedSummary {
+  int64_t tokens = 0;
+  double mismatch = 0, divergence = 0;
+  // By quarters of the reference's entropy, lowest first.
+  std::array<double, 4> quarter_from{}, quarter_mismatch{}, quarter_divergence{};
+  // Mean of (tail mass + 1e-4) / (the reference's + 1e-4), tail mass = 1 - top probability.
+  std::array<double, 4> quarter_tail{};
+  // Over symbols of the lowest quarter: mean probability of anything else at temperature 0.6.
+  int64_t symbols = 0;
+  double symbolic_error_reference = 0, symbolic_error = 0;
+  // Concentration: over the tokens of uncertain steps.
+  int64_t uncertain = 0;
+  double top_reference = 0, top = 0, entropy_reference = 0, entropy = 0;
+  double above_half_nat_reference = 0, above_half_nat = 0;  // shares of all tokens
+};
+ForcedSummary summarise_forced(std::span<const ForcedToken> tokens);
+
+}  // namespace halfbyte

@@ -1,0 +1,73 @@
+#include "eval/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "eval/text_shape.h"
+
+namespace halfbyte {
+namespace {
+
+SampleResult sample(const std::string& id, int64_t number, bool correct, int64_t reasoning, int64_t tokens) {
+  SampleResult r;
+  r.id = id;
+  r.sample = number;
+  r.correct = correct;
+  r.reasoning_tokens = reasoning;
+  r.tokens = tokens;
+  return r;
+}
+
+TEST(Compare, PairsSamplesByQuestionAndNumber) {
+  const std::vector<SampleResult> reference{sample("a", 0, true, 100, 110), sample("a", 1, true, 100, 110),
+                                            sample("b", 0, false, 200, 210), sample("c", 0, true, 1, 1)};
+  // In another order, without "c", with one more.
+  const std::vector<SampleResult> other{sample("b", 0, true, 300, 310), sample("a", 1, false, 150, 160),
+                                        sample("a", 0, true, 50, 60), sample("d", 0, true, 9, 9)};
+  const auto c = compare_results(reference, other, 2000);
+  ASSERT_TRUE(c.ok()) << c.status().message();
+  EXPECT_EQ(c->questions, 2);
+  EXPECT_EQ(c->samples, 3);
+  EXPECT_DOUBLE_EQ(c->change.mean, (-.5 + 1) / 2);
+  EXPECT_DOUBLE_EQ(c->change.low, -.5);
+  EXPECT_DOUBLE_EQ(c->change.high, 1);
+  EXPECT_DOUBLE_EQ(c->ctir.mean, (100.0 + 300) / (100 + 200));  // means a question
+  EXPECT_DOUBLE_EQ(c->paired_ratio, (.5 + 1.5 + 1.5) / 3);
+  EXPECT_DOUBLE_EQ(c->tokens_saved.mean, 1 - (110.0 + 310) / (110 + 210));
+  EXPECT_LE(c->tokens_saved.low, c->tokens_saved.mean);
+  EXPECT_DOUBLE_EQ(c->reference.accuracy, 2.0 / 3);
+  ASSERT_EQ(c->by_length.size(), 3u);
+  EXPECT_EQ(c->by_length.back().from, 200);
+  EXPECT_DOUBLE_EQ(c->by_length.back().other, 1);
+}
+
+TEST(Compare, FilesThatShareNothingAreRefused) {
+  const auto c = compare_results(std::vector{sample("a", 0, true, 1, 1)}, std::vector{sample("a", 1, true, 1, 1)});
+  EXPECT_FALSE(c.ok());
+}
+
+TEST(Compare, TheRatioOfMeansHasAnIntervalOfItsOwn) {
+  const std::vector<double> twice{2, 4, 6}, once{1, 2, 3};
+  const Interval exact = bootstrap_ratio(twice, once, 500);
+  EXPECT_DOUBLE_EQ(exact.mean, 2);
+  EXPECT_DOUBLE_EQ(exact.low, 2);
+  EXPECT_DOUBLE_EQ(exact.high, 2);
+  const Interval wide = bootstrap_ratio(std::vector<double>{1, 9}, std::vector<double>{1, 1}, 500);
+  EXPECT_DOUBLE_EQ(wide.low, 1);
+  EXPECT_DOUBLE_EQ(wide.high, 9);
+  EXPECT_EQ(bootstrap_ratio(once, std::vector<double>{0, 0, 0}, 500).mean, 0);
+}
+
+TEST(TextShape, StepsRepetitionAndLikeness) {
+  const StepClasses classes{0, 0, 0, 0, 0, 0, 1, 2};  // 6: a newline, 7: a blank line
+  const std::vector<int32_t> text{0, 1, 2, 3, 7, 7, 0, 1, 2, 3, 4, 6, 6, 5};
+  const TextShape shape = text_shape(text, classes);
+  EXPECT_EQ(shape.steps, 3);
+  EXPECT_DOUBLE_EQ(shape.repeated, 1.0 / 4);  // 0123 | 0123 again, 1234, 2 3 4 newline | none
+  EXPECT_NEAR(shape.alike, (4 / (2 * std::sqrt(6.0)) + 0) / 2, 1e-12);
+  EXPECT_EQ(text_shape({}, classes).steps, 0);
+}
+
+}  // namespace
+}  // namespace halfbyte

@@ -1,0 +1,135 @@
+#include "eval_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/quote.h"
+
+namespace halfbyte::tools {
+namespace {
+
+Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
+  EvalOptions& o = setup.options;
+  o.sampling = default_sampling(*setup.model);
+  if (flags.temperature) o.sampling.temperature = static_cast<float>(*flags.temperature);
+  if (flags.top_p) o.sampling.top_p = static_cast<float>(*flags.top_p);
+  HB_ASSIGN(ChosenPolicy chosen, choose_policy(flags.policy, *setup.model, flags.temperature.has_value()));
+  o.sampling.policy = chosen.policy;
+  setup.policy_source = std::move(chosen.source);
+  o.sampling.seed = flags.seed;
+  o.samples = flags.samples;
+  o.concurrent = flags.concurrent;
+  o.keep_tokens = flags.keep_tokens;
+  if (!flags.think) {
+    if (!setup.text.template_reads_thinking) {
+      return invalid_argument(fmt::format(
+          "{}: the model's chat template has no switch for thinking; leave out --no-think", quote(setup.text.path)));
+    }
+    o.render.kwargs_json = {{"enable_thinking", "false"}};
+  }
+  return read_size(flags.max_tokens, "--max-tokens", o.max_tokens);
+}
+
+}  // namespace
+
+void add_answer_flags(Flags& flags, EvalFlags& o) {
+  flags.option("--split", o.questions.split, "validation, or test, which is for final figures alone")
+      ->capture_default_str();
+  flags.option("--samples", o.samples, "Answers to each question")
+      ->check(whole_number(1, 10'000))
+      ->capture_default_str();
+  flags.option("--concurrent", o.concurrent, "Answers at once; changes the time, not the result, up to 16")
+      ->check(whole_number(1, 1024))
+      ->capture_default_str();
+  flags.option("--seed", o.seed, "Each question's seed is made of it and the question's place in the file")
+      ->capture_default_str();
+  flags.option("--temperature", o.temperature, "Instead of the model's")->check(CLI::Range(0.0, 100.0));
+  flags.option("--top-p", o.top_p, "Instead of the model's")->check(CLI::Range(0.0, 1.0));
+  add_policy_flags(flags, o.policy);
+  flags.option("--max-tokens", o.max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
+  flags.flag_as("--think,!--no-think", o.think, "Whether the model reasons before it answers (default: it does)",
+                "HALFBYTE_THINK");
+  flags.flag("-q,--quiet", o.quiet, "No progress");
+  add_load_flags(flags, o.model);
+  add_context_flag(flags, o.model);
+  add_device_flag(flags, o.model, "cpu, cuda or auto");
+}
+
+Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
+  EvalSetup setup;
+  HB_ASSIGN(const std::string path, model_path(flags.model.model));
+  HB_ASSIGN(ChosenQuestions chosen, choose_questions(flags.questions, path));
+  setup.questions_path = std::move(chosen.path);
+  setup.questions = std::move(chosen.questions);
+  setup.task = setup.questions.front().task;
+  HB_ASSIGN(setup.text, open_text_model(path));
+  HB_TRY(setup.text.template_status);
+  HB_ASSIGN(setup.model, load_model(path, flags.model));
+  HB_TRY(set_sampling(flags, setup));
+  ModelOptions engine = flags.model;
+  if (engine.ctx.empty()) {
+    HB_ASSIGN(const int64_t longest, longest_prompt(setup.text, setup.questions, setup.options.render));
+    engine.ctx = std::to_string(std::min(longest + setup.options.max_tokens, setup.model->summary().context));
+  }
+  HB_ASSIGN(setup.engine, make_engine(setup.model, engine, flags.concurrent));
+  return setup;
+}
+
+Json policy_json(const TemperaturePolicy& p) {
+  if (p.rule == TemperatureRule::kFixed) return nullptr;
+  return {{"rule", name_of(p.rule)}, {"tau0", p.tau0},     {"t_low", p.t_low},
+          {"t_high", p.t_high},      {"window", p.window}, {"include_current", p.include_current}};
+}
+
+std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
+  const SamplingParams& s = setup.options.sampling;
+  Json out{{"halfbyte_eval", 2},
+           {"model", setup.model->summary().path},
+           {"plan", Json::parse(plan_to_json(setup.model->plan()))},
+           {"kernels", setup.model->summary().kernels},
+           {"questions", setup.questions_path},
+           {"n", setup.questions.size()},
+           {"first", setup.questions.front().id},
+           {"last", setup.questions.back().id},
+           {"samples", flags.samples},
+           {"seed", flags.seed},
+           {"temperature", s.temperature},
+           {"top_p", s.top_p},
+           {"top_k", s.top_k},
+           {"max_tokens", setup.options.max_tokens},
+           {"think", flags.think}};
+  if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = policy_json(s.policy);
+  if (flags.keep_tokens) out["keep_tokens"] = true;
+  return out.dump();
+}
+
+Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::string& label) {
+  EvalRun run;
+  if (flags.out.empty()) {
+    run.results = std::make_unique<ResultsFile>();
+  } else {
+    HB_ASSIGN(run.results, ResultsFile::open(flags.out, settings_json(flags, setup)));
+  }
+  ProgressBar bar(label, stderr, stderr_is_terminal() && !flags.quiet);
+  const Stopwatch clock;
+  hold_interrupts();
+  int64_t last_done = -1;
+  const auto tokens = evaluate(*setup.engine, setup.text, setup.questions, setup.options, *run.results,
+                               [&](int64_t done, int64_t total, int64_t) {
+                                 if (done != last_done)
+                                   bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+                                 last_done = done;
+                                 return !interrupted();
+                               });
+  const double seconds = clock.seconds();
+  bar.finish();
+  HB_TRY(tokens.status());
+  run.tokens_per_s = seconds > 0 ? static_cast<double>(*tokens) / seconds : 0;
+  return run;
+}
+
+}  // namespace halfbyte::tools

@@ -1,0 +1,58 @@
+// What `halfbyte eval` and its commands share: their flags, and a model with the questions that it is asked.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eval/evaluate.h"
+#include "model_options.h"
+#include "policy_options.h"
+#include "question_options.h"
+
+namespace halfbyte::tools {
+
+using Json = nlohmann::ordered_json;
+
+struct EvalFlags {
+  ModelOptions model;
+  PolicyOptions policy;
+  QuestionOptions questions;
+  std::string out, max_tokens = "1K";
+  std::string text, window = "2K";  // of a perplexity
+  int samples = 1, concurrent = 16;
+  uint64_t seed = 0;
+  std::optional<double> temperature, top_p;
+  bool think = true, json = false, quiet = false, keep_tokens = false;
+};
+
+// Everything that a run needs once its flags are read.
+struct EvalSetup {
+  std::string questions_path, task;
+  std::vector<Question> questions;
+  TextModel text;
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Engine> engine;
+  EvalOptions options;
+  std::string policy_source;  // where the policy's numbers come from
+};
+
+// How questions are answered: split, samples, seeds, sampling, model and machine.
+void add_answer_flags(Flags& flags, EvalFlags& options);
+Result<EvalSetup> prepare_eval(const EvalFlags& flags);
+// Null for a fixed temperature.
+Json policy_json(const TemperaturePolicy& policy);
+// All that the results depend on, in one line.
+std::string settings_json(const EvalFlags& flags, const EvalSetup& setup);
+
+struct EvalRun {
+  std::unique_ptr<ResultsFile> results;
+  double tokens_per_s = 0;  // of this run; 0: nothing was left to do
+};
+// Answers what the results file (flags.out; in memory without one) lacks, with a bar called `label`. Interrupts are held.
+Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::string& label);
+
+}  // namespace halfbyte::tools

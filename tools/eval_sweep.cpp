@@ -1,0 +1,278 @@
+// halfbyte eval sweep: several plans on several tasks, and one report of what each costs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/quote.h"
+#include "eval_commands.h"
+#include "eval_report.h"
+#include "halfbyte/version.h"
+#include "json_text.h"
+#include "text/tokenizer.h"
+
+namespace halfbyte::tools {
+namespace {
+
+struct SweepFlags {
+  EvalFlags eval;
+  std::string plans = "bf16,w4a16,w4a8,w4a4", tasks, folder, title;
+  int forced = 20;
+};
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t at = text.find(separator);
+    parts.emplace_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+// "bf16,w4a4,kv=nvfp4" is two plans: a part with "=" belongs to the one before it.
+Result<std::vector<std::string>> plans_of(const std::string& text) {
+  std::vector<std::string> plans;
+  for (const std::string& part : split(text, ',')) {
+    if (part.find('=') != std::string::npos && !plans.empty()) {
+      plans.back() += "," + part;
+    } else {
+      plans.push_back(part);
+    }
+  }
+  for (const std::string& plan : plans) HB_TRY(parse_plan(plan).status().with_context("--plans"));
+  return plans;
+}
+
+struct Task {
+  std::string name;
+  std::vector<int64_t> levels;
+};
+
+// "word:3+4": levels 3 and 4.
+Result<std::vector<Task>> tasks_of(const std::string& text) {
+  std::vector<Task> tasks;
+  for (const std::string& part : split(text, ',')) {
+    const size_t colon = part.find(':');
+    Task task{part.substr(0, colon), {}};
+    if (colon != std::string::npos) {
+      for (const std::string& level : split(part.substr(colon + 1), '+')) {
+        int64_t value = 0;
+        const auto [end, error] = std::from_chars(level.data(), level.data() + level.size(), value);
+        if (error != std::errc() || end != level.data() + level.size())
+          return invalid_argument(
+              fmt::format("--tasks: the level {} of {} is no number", quote(level), quote(task.name)));
+        task.levels.push_back(value);
+      }
+    }
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+// "w4a4,kv=nvfp4" -> "w4a4_kv-nvfp4", for a file's name.
+std::string file_part(std::string text) {
+  for (char& c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+    if (!plain) c = c == '=' ? '-' : '_';
+  }
+  return text;
+}
+
+Status write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  return out ? Status() : invalid_argument(quote(path.string()) + ": cannot be written");
+}
+
+std::vector<bool> symbols_of(const Tokenizer& tokenizer) {
+  std::vector<bool> out(static_cast<size_t>(tokenizer.vocab_size()));
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    out[static_cast<size_t>(id)] = !tokenizer.is_special(id) && is_symbol(tokenizer.token_bytes(id));
+  return out;
+}
+
+class Sweep {
+ public:
+  explicit Sweep(const SweepFlags& flags) : flags_(flags) {}
+
+  Result<SweepReport> run() {
+    if (!flags_.eval.model.plan.empty()) return invalid_argument("--plan: a sweep takes its plans from --plans");
+    HB_ASSIGN(const auto plans, plans_of(flags_.plans));
+    HB_ASSIGN(const auto tasks, tasks_of(flags_.tasks));
+    std::error_code failure;
+    std::filesystem::create_directories(flags_.folder, failure);
+    if (failure)
+      return invalid_argument(fmt::format("{}: cannot be made: {}", quote(flags_.folder), failure.message()));
+    SweepReport report;
+    for (const Task& task : tasks) {
+      HB_TRY(run_task(task, plans, report));
+      HB_TRY(write(report));  // what there is, after each task
+    }
+    if (tasks.size() > 1) report.tasks.push_back(all_tasks(report, plans));
+    HB_TRY(write(report));
+    return report;
+  }
+
+ private:
+  EvalFlags flags_for(const Task& task, const std::string& plan) const {
+    EvalFlags f = flags_.eval;
+    f.questions.task = task.name;
+    f.questions.levels = task.levels;
+    f.model.plan = plan;
+    std::string name = task.name;
+    for (const int64_t level : task.levels) name += "-" + std::to_string(level);
+    f.out = (std::filesystem::path(flags_.folder) / (name + "." + file_part(plan) + ".jsonl")).string();
+    return f;
+  }
+
+  static std::string title_of(const Task& task, const EvalSetup& setup) {
+    std::string out = task.name;
+    for (size_t i = 0; i < task.levels.size(); ++i)
+      out += (i == 0 ? (task.levels.size() > 1 ? ", levels " : ", level ") : " and ") + std::to_string(task.levels[i]);
+    return out + fmt::format(": {} questions x {} samples", setup.questions.size(), setup.options.samples);
+  }
+
+  Status run_task(const Task& task, const std::vector<std::string>& plans, SweepReport& report) {
+    EvalFlags first = flags_for(task, plans.front());
+    first.keep_tokens = flags_.forced > 0;
+    HB_ASSIGN(EvalSetup reference, prepare_eval(first));
+    HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, plans.front())));
+    report.tasks.push_back({title_of(task, reference), {}});
+    std::vector<std::vector<SampleResult>> kept;
+    for (const std::string& plan : plans) {
+      PlanResult row;
+      row.plan = plan;
+      std::vector<SampleResult> own = texts.results->results();
+      std::optional<EvalSetup> setup;
+      if (plan == plans.front()) {
+        row.tokens_per_s = texts.tokens_per_s;
+      } else {
+        const EvalFlags f = flags_for(task, plan);
+        HB_ASSIGN(setup, prepare_eval(f));
+        HB_ASSIGN(const EvalRun run, run_eval(f, *setup, label(task, plan)));
+        row.tokens_per_s = run.tokens_per_s;
+        own = run.results->results();
+        HB_ASSIGN(row.versus, compare_results(texts.results->results(), own));
+      }
+      row.own = summarise(own, flags_.eval.samples);
+      for (const SampleResult& r : own) row.lengths.push_back(r.reasoning_tokens);
+      if (flags_.forced > 0) HB_TRY(force(reference, setup ? *setup : reference, texts.results->results(), row));
+      report.tasks.back().plans.push_back(std::move(row));
+      kept.push_back(std::move(own));
+    }
+    results_.push_back(std::move(kept));
+    return {};
+  }
+
+  std::string label(const Task& task, const std::string& plan) const { return task.name + " " + plan; }
+
+  // The first sample of the first questions, with the reference's own tokens.
+  Status force(EvalSetup& reference, EvalSetup& plan, std::span<const SampleResult> texts, PlanResult& row) {
+    const std::vector<bool> symbols = symbols_of(*reference.text.tokenizer);
+    const auto samples = static_cast<size_t>(flags_.eval.samples);
+    std::vector<ForcedToken> tokens;
+    const size_t count = reference.questions.size();
+    const size_t some = std::min(count, static_cast<size_t>(flags_.forced));
+    for (size_t i = 0; i < some; ++i) {
+      const size_t question = i * count / some;  // spread, as --limit does
+      const SampleResult& text = texts[question * samples];
+      HB_ASSIGN(Prompt prompt,
+                chat_prompt(reference.text, {{.role = "user", .content = reference.questions[question].prompt}},
+                            reference.options.render));
+      const auto length = static_cast<int64_t>(prompt.tokens.size());
+      prompt.tokens.insert(prompt.tokens.end(), text.token_ids.begin(), text.token_ids.end());
+      HB_TRY(force_text(*reference.engine, *plan.engine, prompt.tokens, length, *reference.text.step_classes, symbols,
+                        tokens));
+      if (interrupted()) return cancelled("the sweep was interrupted; what is done is kept");
+    }
+    row.forced = summarise_forced(tokens);
+    row.entropy_histogram.assign(std::size(kEntropyEdges), 0);
+    for (const ForcedToken& t : tokens) {
+      const auto above =
+          std::upper_bound(std::begin(kEntropyEdges), std::end(kEntropyEdges), std::max(t.entropy, 0.0f));
+      ++row.entropy_histogram[static_cast<size_t>(above - std::begin(kEntropyEdges)) - 1];
+    }
+    return {};
+  }
+
+  // Every question counts once; CTIR is the plain mean over tasks.
+  TaskResults all_tasks(const SweepReport& report, const std::vector<std::string>& plans) const {
+    TaskResults all{"all tasks together (accuracy over all questions, CTIR the plain mean over tasks)", {}};
+    std::vector<SampleResult> first;
+    for (size_t p = 0; p < plans.size(); ++p) {
+      std::vector<SampleResult> pooled;
+      for (const auto& task : results_) pooled.insert(pooled.end(), task[p].begin(), task[p].end());
+      PlanResult row;
+      row.plan = plans[p];
+      row.own = summarise(pooled, flags_.eval.samples);
+      for (const SampleResult& r : pooled) row.lengths.push_back(r.reasoning_tokens);
+      if (p == 0) {
+        first = pooled;
+      } else if (auto versus = compare_results(first, pooled); versus.ok()) {
+        double sum = 0;
+        for (const TaskResults& task : report.tasks) sum += task.plans[p].versus->ctir.mean;
+        versus->ctir = {sum / static_cast<double>(report.tasks.size()), versus->ctir.low, versus->ctir.high};
+        row.versus = std::move(*versus);
+      }
+      all.plans.push_back(std::move(row));
+    }
+    return all;
+  }
+
+  Status write(SweepReport& report) const {
+    report.title = flags_.title;
+    report.facts = {
+        fmt::format("model {}, halfbyte {}, commit {}", quote(flags_.eval.model.model), version(), build_commit()),
+        fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
+        fmt::format("split {}, {} samples a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
+                    flags_.eval.samples, flags_.eval.seed, flags_.eval.max_tokens),
+        "intervals: 95%, from 10,000 resamplings of the questions, paired"};
+    const std::filesystem::path folder(flags_.folder);
+    HB_TRY(write_file(folder / "report.md", report_markdown(report)));
+    HB_TRY(write_file(folder / "report.html", report_html(report)));
+    return write_file(folder / "report.json", json_text(report_json(report)));
+  }
+
+  SweepFlags flags_;
+  std::vector<std::vector<std::vector<SampleResult>>> results_;  // [task][plan]
+};
+
+int run(const SweepFlags& flags) {
+  auto report = Sweep(flags).run();
+  if (!report.ok()) return interrupted() ? end_interrupted() : fail(report.status());
+  const std::string text = flags.eval.json ? json_text(report_json(*report)) : report_markdown(*report);
+  return write_out(text) ? kDone : fail_output();
+}
+
+}  // namespace
+
+Command add_eval_sweep(CLI::App& app) {
+  auto o = std::make_shared<SweepFlags>();
+  Flags flags(app);
+  add_model_argument(flags, o->eval.model);
+  flags.option("--plans", o->plans, "Precision plans; the first is the reference, e.g. bf16,w4a4,w4a4,kv=nvfp4,int3")
+      ->capture_default_str();
+  flags.option("--tasks", o->tasks, "Tasks of the model's folder, with levels or without, e.g. word:3+4,arithmetic")
+      ->required();
+  flags
+      .option_as("-o,--out", o->folder,
+                 "Folder for results and report; a sweep that was stopped goes on where it ended", "HALFBYTE_SWEEP_OUT")
+      ->required();
+  flags.option("--forced", o->forced, "Texts a task that every plan scores with teacher forcing; 0: none")
+      ->check(whole_number(0, 100'000))
+      ->capture_default_str();
+  o->title = "What each plan costs";
+  flags.option("--title", o->title, "Of the report")->capture_default_str();
+  flags.option("--limit", o->eval.questions.limit, "At most this many questions a task, spread over its file")
+      ->check(whole_number(1, 1'000'000'000));
+  add_answer_flags(flags, o->eval);
+  flags.flag("--json", o->eval.json, "The report as JSON instead of Markdown");
+  return [o] { return run(*o); };
+}
+
+}  // namespace halfbyte::tools
