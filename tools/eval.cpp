@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/progress.h"
@@ -16,6 +17,8 @@
 
 namespace halfbyte::tools {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 Json level_rows(const EvalSetup& setup, std::span<const SampleResult> results) {
   std::map<int64_t, std::vector<SampleResult>> by_level;
@@ -63,7 +66,7 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
                  {"truncated", s.truncated},
                  {"looped", s.looped},
                  {"tokens_per_s", tokens_per_s},
-                 {"policy", policy_json(setup.options.sampling.policy)},
+                 {"policy", Json::parse(policy_json(setup.options.sampling.policy))},
                  {"levels", level_rows(setup, results.results())}};
   return json_text(out);
 }

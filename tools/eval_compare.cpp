@@ -4,7 +4,6 @@
 #include "base/quote.h"
 #include "eval_commands.h"
 #include "eval_report.h"
-#include "json_text.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -12,11 +11,6 @@ namespace {
 struct CompareFlags {
   std::vector<std::string> files;
   bool json = false;
-};
-
-struct NamedComparison {
-  std::string name;
-  Comparison comparison;
 };
 
 Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
@@ -35,16 +29,10 @@ Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
 int run(const CompareFlags& flags) {
   const auto found = compare_files(flags);
   if (!found.ok()) return fail(found.status());
+  if (flags.json) return write_out(comparisons_json(flags.files.front(), *found)) ? kDone : fail_output();
   std::string text;
-  Json rows = Json::array();
-  for (const auto& [name, comparison] : *found) {
-    text += (text.empty() ? "" : "\n") + comparison_text(name, comparison);
-    Json row{{"file", name}};
-    row.update(comparison_json(comparison));
-    rows.push_back(std::move(row));
-  }
-  const Json all{{"reference", flags.files.front()}, {"compared", rows}};
-  return write_out(flags.json ? json_text(all) : text) ? kDone : fail_output();
+  for (const auto& [name, comparison] : *found) text += (text.empty() ? "" : "\n") + comparison_text(name, comparison);
+  return write_out(text) ? kDone : fail_output();
 }
 
 }  // namespace

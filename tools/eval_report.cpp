@@ -4,9 +4,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "json_text.h"
 
 namespace halfbyte::tools {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::string with_interval(const Interval& i, const char* format) {
   return fmt::format(fmt::runtime(fmt::format("{0} [{0}, {0}]", format)), i.mean, i.low, i.high);
@@ -264,8 +270,6 @@ std::string task_markdown(const TaskResults& task) {
   return accuracy_table(task) + forced_table(task) + length_table(task);
 }
 
-}  // namespace
-
 Json comparison_json(const Comparison& c) {
   Json bins = Json::array();
   for (const LengthBin& b : c.by_length)
@@ -282,7 +286,19 @@ Json comparison_json(const Comparison& c) {
           {"by_length", bins}};
 }
 
-Json report_json(const SweepReport& report) {
+}  // namespace
+
+std::string comparisons_json(const std::string& reference, const std::vector<NamedComparison>& compared) {
+  Json rows = Json::array();
+  for (const auto& [name, comparison] : compared) {
+    Json row{{"file", name}};
+    row.update(comparison_json(comparison));
+    rows.push_back(std::move(row));
+  }
+  return json_text(Json{{"reference", reference}, {"compared", rows}});
+}
+
+std::string report_json(const SweepReport& report) {
   Json tasks = Json::array();
   for (const TaskResults& task : report.tasks) {
     Json plans = Json::array();
@@ -302,7 +318,7 @@ Json report_json(const SweepReport& report) {
     }
     tasks.push_back({{"task", task.task}, {"plans", plans}});
   }
-  return {{"title", report.title}, {"facts", report.facts}, {"tasks", tasks}};
+  return json_text(Json{{"title", report.title}, {"facts", report.facts}, {"tasks", tasks}});
 }
 
 std::string report_markdown(const SweepReport& report) {

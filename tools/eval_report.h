@@ -38,8 +38,14 @@ struct SweepReport {
   std::vector<TaskResults> tasks;
 };
 
-Json comparison_json(const Comparison& c);
-Json report_json(const SweepReport& report);
+struct NamedComparison {
+  std::string name;
+  Comparison comparison;
+};
+
+// JSON, printed.
+std::string comparisons_json(const std::string& reference, const std::vector<NamedComparison>& compared);
+std::string report_json(const SweepReport& report);
 std::string report_markdown(const SweepReport& report);
 // Self-contained: no script, no other file.
 std::string report_html(const SweepReport& report);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
@@ -11,6 +12,8 @@
 
 namespace halfbyte::tools {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
   EvalOptions& o = setup.options;
@@ -79,10 +82,11 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
   return setup;
 }
 
-Json policy_json(const TemperaturePolicy& p) {
-  if (p.rule == TemperatureRule::kFixed) return nullptr;
-  return {{"rule", name_of(p.rule)}, {"tau0", p.tau0},     {"t_low", p.t_low},
-          {"t_high", p.t_high},      {"window", p.window}, {"include_current", p.include_current}};
+std::string policy_json(const TemperaturePolicy& p) {
+  if (p.rule == TemperatureRule::kFixed) return "null";
+  const Json out{{"rule", name_of(p.rule)}, {"tau0", p.tau0},     {"t_low", p.t_low},
+                 {"t_high", p.t_high},      {"window", p.window}, {"include_current", p.include_current}};
+  return out.dump();
 }
 
 std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
@@ -102,7 +106,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"top_k", s.top_k},
            {"max_tokens", setup.options.max_tokens},
            {"think", flags.think}};
-  if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = policy_json(s.policy);
+  if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
   if (flags.keep_tokens) out["keep_tokens"] = true;
   return out.dump();
 }

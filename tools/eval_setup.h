@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +13,6 @@
 #include "question_options.h"
 
 namespace halfbyte::tools {
-
-using Json = nlohmann::ordered_json;
 
 struct EvalFlags {
   ModelOptions model;
@@ -43,8 +40,8 @@ struct EvalSetup {
 // How questions are answered: split, samples, seeds, sampling, model and machine.
 void add_answer_flags(Flags& flags, EvalFlags& options);
 Result<EvalSetup> prepare_eval(const EvalFlags& flags);
-// Null for a fixed temperature.
-Json policy_json(const TemperaturePolicy& policy);
+// JSON; "null" for a fixed temperature.
+std::string policy_json(const TemperaturePolicy& policy);
 // All that the results depend on, in one line.
 std::string settings_json(const EvalFlags& flags, const EvalSetup& setup);
 

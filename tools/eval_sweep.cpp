@@ -11,7 +11,6 @@
 #include "eval_commands.h"
 #include "eval_report.h"
 #include "halfbyte/version.h"
-#include "json_text.h"
 #include "text/tokenizer.h"
 
 namespace halfbyte::tools {
@@ -235,7 +234,7 @@ class Sweep {
     const std::filesystem::path folder(flags_.folder);
     HB_TRY(write_file(folder / "report.md", report_markdown(report)));
     HB_TRY(write_file(folder / "report.html", report_html(report)));
-    return write_file(folder / "report.json", json_text(report_json(report)));
+    return write_file(folder / "report.json", report_json(report));
   }
 
   SweepFlags flags_;
@@ -245,7 +244,7 @@ class Sweep {
 int run(const SweepFlags& flags) {
   auto report = Sweep(flags).run();
   if (!report.ok()) return interrupted() ? end_interrupted() : fail(report.status());
-  const std::string text = flags.eval.json ? json_text(report_json(*report)) : report_markdown(*report);
+  const std::string text = flags.eval.json ? report_json(*report) : report_markdown(*report);
   return write_out(text) ? kDone : fail_output();
 }
 
