@@ -189,7 +189,7 @@ int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail_output();
 }
 
-int run(const BenchOptions& options) {
+int run(BenchOptions options) {
   const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
   if (options.repeat < 1 || options.warmup < 0)
     return fail(invalid_argument("--repeat is at least 1, --warmup at least 0"));
@@ -198,6 +198,8 @@ int run(const BenchOptions& options) {
     return run_roofline({options.model.kernels, threads, options.repeat, options.json, options.svg});
   const auto sizes = read_sizes(options);
   if (!sizes.ok()) return fail(sizes.status());
+  // A device measures --synthetic shapes only; whoever leaves the choice gets what can be measured.
+  if (options.model.device == "auto" && options.synthetic.empty()) options.model.device = "cpu";
   const auto device = chosen_device(options.model);
   if (!device.ok()) return fail(device.status());
   if (*device == "cuda") return run_cuda(options, *sizes);
@@ -245,7 +247,8 @@ Command add_bench(CLI::App& app) {
   flags.option("--context", options->context, "Tokens that each has read before")->capture_default_str();
   options->model.device = "cpu";
   add_device_flag(flags, options->model,
-                  "cpu, cuda (a --synthetic shape; decode with tokens fed back on the device) or auto");
+                  "cpu, cuda (a --synthetic shape; decode with tokens fed back on the device), or auto: cuda for a "
+                  "shape where it can be used");
   flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
   flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
   flags.flag("--roofline", options->roofline,

@@ -149,7 +149,7 @@ struct Calibration {
 
 Status check_options(const CalibrateOptions& o) {
   if (o.method != "reset")
-    return invalid_argument(fmt::format("the method to calibrate is '{}', expected reset", o.method));
+    return invalid_argument(fmt::format("the method to calibrate is {}, expected reset", quote(o.method)));
   if (o.prompts.empty() && !o.questions.given())
     return invalid_argument("what is tau0 to be measured on? Give --prompts FILE, --task NAME or --questions FILE");
   if (o.t_low && !o.t_low_grid.empty())

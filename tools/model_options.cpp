@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/progress.h"
+#include "base/quote.h"
 #include "base/size_text.h"
 #include "engine/cuda_api.h"
 
@@ -78,7 +79,7 @@ Result<std::string> chosen_device(const ModelOptions& options) {
   if (options.device.empty() || options.device == "cpu") return std::string("cpu");
   if (options.device == "auto") return std::string(cuda_usable().ok() && options.kernels.empty() ? "cuda" : "cpu");
   if (options.device != "cuda")
-    return invalid_argument(fmt::format("--device is '{}', expected auto, cpu or cuda", options.device));
+    return invalid_argument(fmt::format("--device is {}, expected auto, cpu or cuda", quote(options.device)));
   HB_TRY(cuda_usable());
   if (!options.kernels.empty())
     return invalid_argument("--kernels chooses among the CPU's kernels; leave it out with --device cuda");

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/quote.h"
 #include "json_text.h"
 #include "text/tokenizer.h"
 
@@ -97,7 +98,7 @@ int run_once(Chat& chat, const RunOptions& options, const std::string& text) {
 Status check_options(const RunOptions& options) {
   if (options.logprobs && !options.json) return invalid_argument("--logprobs needs --json, which has a place for them");
   if (options.reasoning != "auto" && options.reasoning != "show" && options.reasoning != "hide") {
-    return invalid_argument(fmt::format("--reasoning is '{}', expected auto, show or hide", options.reasoning));
+    return invalid_argument(fmt::format("--reasoning is {}, expected auto, show or hide", quote(options.reasoning)));
   }
   return check_prompt_options(options);
 }
@@ -123,8 +124,8 @@ int run(const RunOptions& options) {
 namespace {
 
 constexpr std::string_view kGrey = "\033[90m";
-// From certain to open, and the entropy (nats) up to which each holds. Of the 256 colours those that are readable on light
-// and on dark.
+// From certain to open, and the entropy (nats) up to which each holds. Of the 256 colours those that are readable on
+// light and on dark.
 struct Heat {
   float below;
   std::string_view reasoning, answer;

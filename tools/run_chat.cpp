@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/quote.h"
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
 #include "line_editor.h"
@@ -97,7 +98,7 @@ class Session {
     } else if (starts_with_word(text, "/set")) {
       if (const Status status = set(text); !status.ok()) print_err("error: " + status.message() + "\n");
     } else {
-      print_err(fmt::format("error: unknown command '{}'; /? lists them\n", text.substr(0, text.find(' '))));
+      print_err(fmt::format("error: unknown command {}; /? lists them\n", quote(text.substr(0, text.find(' ')))));
     }
     return true;
   }
@@ -126,7 +127,7 @@ class Session {
       verbose_ = text == "verbose";
       return {};
     }
-    return invalid_argument(fmt::format("unknown setting '{}'; /? lists them", text));
+    return invalid_argument(fmt::format("unknown setting {}; /? lists them", quote(text)));
   }
 
   Status set_parameter(std::string_view text) {
@@ -147,7 +148,7 @@ class Session {
     if (name == "top_k") return parse_number(name, value, p.top_k);
     if (name == "seed") return parse_number(name, value, p.seed);
     if (name == "max_tokens") return read_size(std::string(value), "max_tokens", chat_.completion.max_tokens);
-    return invalid_argument(fmt::format("unknown parameter '{}'; /? lists them", name));
+    return invalid_argument(fmt::format("unknown parameter {}; /? lists them", quote(name)));
   }
 
   template <class T>
@@ -155,7 +156,7 @@ class Session {
     T parsed{};
     const auto read = std::from_chars(text.data(), text.data() + text.size(), parsed);
     if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
-      return invalid_argument(fmt::format("{}: '{}' is no number", name, text));
+      return invalid_argument(fmt::format("{}: {} is no number", name, quote(text)));
     }
     value = parsed;
     return {};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "decode/greedy.h"
 #include "decode/logit_sums.h"
 #include "decode/reset.h"
 #include "output_target.h"
@@ -69,7 +70,7 @@ class Tracer {
   // The draw's own integer weights over their sum.
   std::vector<float> probabilities(const std::vector<int32_t>& ids, float temperature) {
     std::vector<float> out;
-    if (temperature <= 1e-6f) {
+    if (temperature <= kGreedyTemperature) {
       for (const int32_t id : ids) out.push_back(id == ids.front() ? 1.0f : 0.0f);
       return out;
     }

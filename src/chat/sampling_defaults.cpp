@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "decode/greedy.h"
 #include "halfbyte/chat.h"
 #include "model/config.h"
 
@@ -23,8 +24,8 @@ SamplingParams default_sampling(const GenerationConfig& config) {
 }
 
 std::string sampling_text(const SamplingParams& p) {
-  std::string text = p.temperature <= 1e-6f ? "greedy" : fmt::format("temperature {:g}", p.temperature);
-  const bool drawn = p.temperature > 1e-6f;
+  const bool drawn = p.temperature > kGreedyTemperature;
+  std::string text = drawn ? fmt::format("temperature {:g}", p.temperature) : "greedy";
   if (drawn && p.top_p < 1.0f) text += fmt::format(", top-p {:g}", p.top_p);
   if (drawn && p.top_k > 0) text += fmt::format(", top-k {}", p.top_k);
   if (drawn && p.min_p > 0) text += fmt::format(", min-p {:g}", p.min_p);

@@ -7,13 +7,13 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "decode/greedy.h"
 
 namespace halfbyte {
 namespace {
 
 __extension__ using Uint128 = unsigned __int128;
 
-constexpr float kGreedyBelow = 1e-6f;  // temperatures up to this one are greedy
 // Rows shorter than this are not split over threads: waking them takes longer than the row.
 constexpr int64_t kSplitFrom = 16384;
 
@@ -128,7 +128,7 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
       return invalid_data("logit bias or penalties made a logit infinite at position " + std::to_string(position));
   }
 
-  if (temperature <= kGreedyBelow) {
+  if (temperature <= kGreedyTemperature) {
     out.temperature = 0.0f;
     out.token = argmax(logits, max);
   } else {

@@ -54,6 +54,13 @@ def test_a_planted_quote_is_found(tree):
     assert rules.quote_violations(tree) == ["src/a/bad.cpp:2: text put between ' and ' by hand; use quote()"]
 
 
+def test_a_planted_quote_in_a_format_is_found(tree):
+    plant(tree, "tools/ok.cpp", 'fmt::format("<circle fill=\'{}\'/>", colour);\n')
+    assert rules.quote_violations(tree) == []
+    plant(tree, "tools/bad.cpp", '\nfmt::format("--device is \'{}\'", device);\n')
+    assert rules.quote_violations(tree) == ["tools/bad.cpp:2: text put between ' and ' by hand; use quote()"]
+
+
 def test_the_functions_of_the_tree_are_seen():
     text = (ROOT / "src/base/json.cpp").read_text(encoding="utf-8")
     assert len(list(rules.cpp_functions(text))) > 15

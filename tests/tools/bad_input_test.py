@@ -277,6 +277,8 @@ def test_thinking_switch_without_one(halfbyte, tmp_path):
     (["quantize", "MODEL", "-o", "OUT", "--recipe", "magic"], ["magic", "rtn"]),
     (["quantize", "MODEL", "-o", "OUT", "--shard-size", "0"], ["--shard-size"]),
     (["tokenize", "MODEL", "x", "--user", "--chat"], ["--chat"]),
+    (["calibrate", "reset", "MODEL", "--prompts", "OUT", "--t-low", "200"], ["--t-low", "200"]),
+    (["calibrate", "a\nb", "MODEL", "--prompts", "OUT"], ["'a\\nb'", "expected reset"]),
 ])
 def test_bad_flags(halfbyte, model, tmp_path, args, words):
     r = halfbyte(*[model if a == "MODEL" else str(tmp_path / "out") if a == "OUT" else a for a in args])

@@ -6,6 +6,7 @@
 #include "base/exp32.h"
 #include "formats/bf16.h"
 #include "kernels/attention_layout.h"
+#include "kernels/ref/fold.h"
 
 namespace halfbyte::ref {
 namespace {
@@ -32,13 +33,6 @@ class Head {
   size_t part_;
 };
 
-float fold8(float (&lanes)[8]) {
-  for (int half = 4; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
-}
-
 // One cut [begin, end) of one query head: p gets the weights, o the weighted sum.
 struct CutStats {
   float m, l;
@@ -49,7 +43,7 @@ CutStats attend_cut(const float* q, const Head& head, int64_t head_dim, int64_t 
   for (int64_t j = begin; j < end; ++j) {
     float lanes[8] = {};
     for (int64_t d = 0; d < head_dim; ++d) lanes[d % 8] = std::fma(q[d], head.key(j, d), lanes[d % 8]);
-    p[j - begin] = fold8(lanes) * scale;
+    p[j - begin] = fold(lanes) * scale;
     m = std::max(m, p[j - begin]);
   }
   float sums[8] = {};
@@ -61,7 +55,7 @@ CutStats attend_cut(const float* q, const Head& head, int64_t head_dim, int64_t 
   for (int64_t j = begin; j < end; ++j) {
     for (int64_t d = 0; d < head_dim; ++d) o[d] = std::fma(p[j - begin], head.value(j, d), o[d]);
   }
-  return {m, fold8(sums)};
+  return {m, fold(sums)};
 }
 
 // The same in the tile order (docs/numerics.md 5.1).
@@ -107,7 +101,7 @@ CutStats attend_cut_in_tiles(const float* q, const Head& head, int64_t head_dim,
       sum = add_tile_step(sum, p + (j - begin), [&](int i) { return j + i < end ? head.value(j + i, d) : 0.0f; });
     o[d] = sum + 0.0f;  // -0 becomes +0
   }
-  return {m, fold8(sums)};
+  return {m, fold(sums)};
 }
 
 using AttendCut = CutStats (*)(const float* q, const Head& head, int64_t head_dim, int64_t begin, int64_t end,

@@ -4,6 +4,7 @@
 
 #include "formats/bf16.h"
 #include "kernels/kernel_lists.h"
+#include "kernels/ref/fold.h"
 
 namespace halfbyte::ref {
 namespace {
@@ -43,10 +44,7 @@ struct Linear {
   static float dot(const Weight* w, const float* x, int64_t k) {
     float sums[kLanes] = {};
     for (int64_t i = 0; i < k; ++i) sums[i % kLanes] = std::fma(x[i], weight_value(w[i]), sums[i % kLanes]);
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
-    }
-    return sums[0];
+    return fold(sums);
   }
 
   static void run(const LinearCall& call) {

@@ -1,21 +1,13 @@
-// The reference of everything between the linears that works on one row: norm, rope, SiLU, BF16 rounding
-// (docs/numerics.md 6).
+// The reference of everything between the linears that works on one row: norm, rope, SiLU (docs/numerics.md 6).
 #include <cmath>
 
 #include "base/exp32.h"
 #include "kernels/kernel_lists.h"
 #include "kernels/ref/attention.h"
+#include "kernels/ref/fold.h"
 
 namespace halfbyte::ref {
 namespace {
-
-// lanes[i] += lanes[i + half], halving: the fold of the contract.
-float fold(float (&lanes)[8]) {
-  for (int half = 4; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
-}
 
 void rmsnorm(const float* x, const float* weight, float eps, int64_t rows, int64_t k, float* y) {
   for (int64_t m = 0; m < rows; ++m, x += k, y += k) {
