@@ -34,7 +34,8 @@ struct TextModel {
   bool template_reads_thinking = false;             // the template asks for enable_thinking
 };
 
-// `path`: a Hugging Face folder or a .gguf file. A missing or unusable chat template is no failure here.
+// `path`: a Hugging Face folder or a .gguf file. A missing or unusable chat template is no failure here. kNotFound,
+// kInvalidData and kUnsupported (vocabularies that are no byte-level BPE) as Model::load.
 Result<TextModel> open_text_model(const std::string& path);
 
 struct Prompt {
@@ -43,7 +44,9 @@ struct Prompt {
 };
 
 // The conversation in the model's own format, ready for the model to answer. Text of the messages, tools and arguments
-// cannot become a control token.
+// cannot become a control token. Fails with template_status where there is no template, with line and column where the
+// template refuses (kInvalidData) or needs more than the subset (kUnsupported), with kResourceExhausted where it
+// exceeds a limit (docs/chat-templates.md).
 Result<Prompt> chat_prompt(const TextModel& text, const std::vector<ChatMessage>& messages,
                            const ChatRenderOptions& options = {});
 // The text as it is, with the model's own beginning (BOS for some models); special tokens in it are read.
@@ -92,8 +95,9 @@ struct Completion {
 // Sees the text as it comes, on the caller's thread. False stops the generation (finish kCancelled).
 using OnDelta = std::function<bool(const OutputDelta& delta)>;
 
-// Submits the prompt and steps the engine to the end of the answer: the engine must have nothing else to do. What can be
-// said without the model is refused first: bad sampling values, a prompt longer than the context (both numbers).
+// Submits the prompt and steps the engine to the end of the answer: the engine must have nothing else to do. What can
+// be said without the model is refused first, as by Engine::submit: bad sampling values, a prompt longer than the
+// context (both numbers). kInternal: the model gave no finite logits.
 Result<Completion> complete(Engine& engine, const TextModel& text, const Prompt& prompt,
                             const CompletionOptions& options, const OnDelta& on_delta = nullptr);
 

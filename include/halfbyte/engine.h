@@ -44,8 +44,8 @@ struct ScoreResult {
 // Sees a linear's input rows (FP32, before quantisation) during score(): calibration. x is [rows, k].
 using ActivationTap = std::function<void(const std::string& linear, std::span<const float> x, int64_t rows, int64_t k)>;
 
-// Sees the raw logits [vocab] that step() draws a token from, before bias, penalties and temperature. `position`: number
-// of tokens before the drawn one.
+// Sees the raw logits [vocab] that step() draws a token from, before bias, penalties and temperature. `position`:
+// number of tokens before the drawn one.
 using LogitsTap = std::function<void(uint64_t request, int64_t position, std::span<const float> logits)>;
 
 struct EngineMetrics {
@@ -59,6 +59,8 @@ struct EngineMetrics {
 // submit, cancel, force and metrics are thread-safe; step, score and the taps belong to one thread.
 class Engine {
  public:
+  // kInvalidArgument: an option out of its range, by name; kResourceExhausted: the KV cache and work space do not fit
+  // (says what would); kUnsupported: the device is not there or lacks a kernel for the model's formats.
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, const EngineOptions& options = {});
   ~Engine();
 
@@ -74,12 +76,16 @@ class Engine {
   Status force(uint64_t request, std::vector<int32_t> tokens);
 
   // One engine step: schedules, runs the model, samples, accepts. Returns what was generated, in request order.
-  // With nothing to do it returns an empty vector at once.
+  // With nothing to do it returns an empty vector at once. A request that fails alone ends with an event (kError); a
+  // Status is a failure of the device.
   Result<std::vector<TokenEvent>> step();
   // True while requests wait or run.
   bool busy() const;  // thread-safe
 
+  // Runs beside what is running, in free pages of the cache. kInvalidArgument: fewer than 2 tokens, ids out of range;
+  // kResourceExhausted: longer than the context, or than the pages that are free; kInvalidData: a logit is not finite.
   Result<ScoreResult> score(std::span<const int32_t> tokens, const ScoreOptions& options = {});
+  // An empty function takes the tap away.
   void set_tap(ActivationTap tap);
   void set_logits_tap(LogitsTap tap);
 

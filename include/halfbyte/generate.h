@@ -15,7 +15,7 @@ namespace halfbyte {
 // Applied in this order: raw entropy; logit bias; penalties; temperature; min-p, top-k, top-p; draw. Section 4 of
 // docs/numerics.md.
 struct SamplingParams {
-  float temperature = 1.0f;         // <= 1e-6: greedy
+  float temperature = 1.0f;         // [0, 100]; <= 1e-6: greedy
   TemperaturePolicy policy;         // any rule but kFixed takes the place of `temperature`
   int top_k = 0;                    // 0: off
   float top_p = 1.0f;               // (0, 1]

@@ -21,8 +21,9 @@ struct LoadOptions {
   // else w4a16 (docs/plans.md).
   std::optional<PrecisionPlan> plan;
   std::optional<KvKind> kv;  // replaces the plan's, whichever plan it is
-  std::string kernels;       // "": the best this CPU runs; "ref", "avx2", "avx512": forced, an error if it cannot run
-  int threads = 0;           // 0: the physical cores this process may use
+  // "": the best this CPU runs; "ref", "avx2", "avx512", "amx": forced, an error if it cannot run.
+  std::string kernels;
+  int threads = 0;  // 0: the physical cores this process may use
   // Called from the loading thread with bytes done and in total. Return false to stop (Status kCancelled).
   std::function<bool(uint64_t done, uint64_t total)> progress;
 };
@@ -45,8 +46,10 @@ struct ModelSummary {
 // Thread-safe after load: immutable.
 class Model {
  public:
-  // `path`: a Hugging Face folder or a .gguf file. Errors name what was looked for and the next step; not enough memory
-  // is kResourceExhausted and says how much is needed, before anything is allocated.
+  // `path`: a Hugging Face folder or a .gguf file. Errors name what was looked for and the next step. kNotFound: no
+  // such file, tensor missing; kInvalidData: broken or contradictory files; kUnsupported: architectures and formats
+  // that Halfbyte does not have; kInvalidArgument: a plan or option that does not fit the model; kResourceExhausted:
+  // not enough memory, said with both numbers before anything is allocated.
   static Result<std::shared_ptr<Model>> load(const std::string& path, const LoadOptions& options = {});
   // A model of a well-known shape with random weights and no file, for measurements: "qwen2.5-1.5b", ... An unknown
   // name is kInvalidArgument and lists the known ones.

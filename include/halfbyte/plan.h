@@ -22,8 +22,8 @@ enum class ActivationKind { kF32, kBF16, kFP8, kFP4 };
 enum class ActivationScale { kStatic, kPerToken };
 // How keys and values are cached. kNVFP4: E2M1 in blocks of 16 channels; kE1M2: the same with uniform steps (ReQAT).
 enum class KvKind { kF32, kBF16, kFP8, kNVFP4, kE1M2 };
-// The FP32 scale of an FP8 or 4-bit cache, one for the keys and one for the values of a layer: 1, or the checkpoint's k_scale
-// and v_scale (1 where it has none).
+// The FP32 scale of an FP8 or 4-bit cache, one for the keys and one for the values of a layer: 1, or the checkpoint's
+// k_scale and v_scale (1 where it has none).
 enum class KvScale { kOne, kCheckpoint };
 
 struct LinearPlan {
@@ -67,12 +67,14 @@ struct PrecisionPlan {
 
 // Names of the presets, for help and messages: f32, bf16, w4a16, w4a8, w4a4, -mxfp4 forms of the last three, int4, int3.
 std::vector<std::string> plan_preset_names();
-// invalid_argument with the list of names.
+// kInvalidArgument with the list of names.
 Result<PrecisionPlan> plan_preset(std::string_view name);
-// "w4a4", or "w4a16,kv=f32,layers.0.*:weights=bf16": a preset followed by field=value and pattern:field=value parts.
+// "w4a4", or "w4a16,kv=f32,layers.0.*:weights=bf16": a preset followed by field=value and pattern:field=value parts
+// (docs/plans.md). kInvalidArgument that names the part and what was expected.
 Result<PrecisionPlan> parse_plan(std::string_view text);
 
-// halfbyte_plan.json. Unknown keys are an error that names them.
+// halfbyte_plan.json. Unknown keys, types and values are kInvalidData with file and path, combinations without a
+// meaning kInvalidArgument.
 std::string plan_to_json(const PrecisionPlan& plan);
 Result<PrecisionPlan> plan_from_json(std::string_view json, std::string_view file_name);
 
@@ -82,7 +84,7 @@ const char* name_of(ActivationScale kind);  // "static", "per_token"
 const char* name_of(KvKind kind);           // "f32", "bf16", "fp8", "nvfp4", "e1m2"
 const char* name_of(KvScale kind);          // "1", "checkpoint"
 
-// The format of that name; invalid_argument with the list.
+// The format of that name; kInvalidArgument with the list.
 Result<KvKind> parse_kv(std::string_view name);
 
 }  // namespace halfbyte

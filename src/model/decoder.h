@@ -42,8 +42,8 @@ class Decoder {
   Decoder(const Model& model, ThreadPool& pool, KvCache& cache, const DecoderLimits& limits);
   ~Decoder();
 
-  // Runs all layers over the rows of the batch, decode rows before prompt rows, in order: appends their keys and values to the cache and leaves their
-  // hidden states for logits(). `tap` may be null.
+  // Runs all layers over the rows of the batch, decode rows before prompt rows, in order: appends their keys and values
+  // to the cache and leaves their hidden states for logits(). `tap` may be null.
   void forward(std::span<const SequenceRows> batch, const LinearTap* tap = nullptr);
 
   // Logits of rows of the last forward(), by their index in the batch; out: [rows.size(), vocab], rows.size() <=

@@ -68,7 +68,8 @@ struct LoadPlan : ModelFacts {
 // quantisation stores with 16-bit activations; else w4a16.
 Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig& config);
 
-// `plan`: the user's, or none; `kv` replaces its cache format. Fails for missing, superfluous or misshapen tensors and for plans without a kernel.
+// `plan`: the user's, or none; `kv` replaces its cache format. Fails for missing, superfluous or misshapen tensors and
+// for plans without a kernel.
 Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<PrecisionPlan>& plan, Isa isa,
                                 std::optional<KvKind> kv = {});
 

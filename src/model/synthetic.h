@@ -9,7 +9,8 @@
 
 namespace halfbyte {
 
-// "smollm2-135m", "qwen3-0.6b", "qwen2.5-1.5b", "qwen3-1.7b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "llama3.1-8b", and "tiny" for tests.
+// "smollm2-135m", "qwen3-0.6b", "qwen2.5-1.5b", "qwen3-1.7b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "llama3.1-8b", and
+// "tiny" for tests.
 std::vector<std::string> synthetic_shape_names();
 
 // A source whose tensors are made on reading: the same values for the same shape everywhere, scaled so that activations
