@@ -129,7 +129,8 @@ class Run {
 
 std::vector<int32_t> stop_tokens(const Model& model, const TextModel& text) {
   std::vector<int32_t> tokens = model.config().stop_tokens;
-  if (const auto eos = text.tokenizer->eos()) tokens.push_back(*eos);
+  // A tokenizer may know more tokens than the model can say.
+  if (const auto eos = text.tokenizer->eos(); eos && *eos < model.summary().vocab) tokens.push_back(*eos);
   return tokens;
 }
 
