@@ -26,13 +26,15 @@ using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
   ModelOptions model;
-  std::string synthetic, prompt = "512", tokens = "64", batch = "1", context = "16", svg;
+  std::string synthetic, prompt, tokens = "64", batch = "1", context = "16", svg;
   int repeat = 5, warmup = 1;
   bool json = false, roofline = false, stepped = false, policy_cost = false, race = false;
 };
 
+constexpr int64_t kPromptTokens = 512;  // unless --prompt-tokens says otherwise
+
 struct Sizes {
-  int64_t prompt = 0, tokens = 0, batch = 0, context = 0;
+  int64_t prompt = kPromptTokens, tokens = 0, batch = 0, context = 0;
 };
 
 struct Case {
@@ -116,13 +118,15 @@ Json case_json(const Case& c, double read_gbps) {
 }
 
 std::string report_text(const Model& model, const std::vector<Case>& cases, double read_gbps, int threads) {
-  std::string out =
-      fmt::format("{}, {} threads, reads {:.2f} GB/s\n{}, plan {}, kernels {}\n\n", cpu_model_name(), threads,
-                  read_gbps, model.summary().path, plan_text(model.plan()), model.summary().kernels);
-  out += fmt::format("{:<18} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "", "tokens/s", "p10", "p90", "GB/s", "of read");
+  std::string out = fmt::format("{}, {}, reads {:.2f} GB/s\n{}, plan {}, kernels {}\n\n", cpu_model_name(),
+                                counted(static_cast<uint64_t>(threads), "thread"), read_gbps, model.summary().path,
+                                plan_text(model.plan()), model.summary().kernels);
+  size_t width = 18;
+  for (const Case& c : cases) width = std::max(width, c.name.size());
+  out += fmt::format("{:<{}} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "", width, "tokens/s", "p10", "p90", "GB/s", "of read");
   for (const Case& c : cases) {
     const Json j = case_json(c, read_gbps);
-    out += fmt::format("{:<18} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.2f} {:>8.1f}%\n", c.name,
+    out += fmt::format("{:<{}} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.2f} {:>8.1f}%\n", c.name, width,
                        j["tokens_per_s"].get<double>(), j["p10"].get<double>(), j["p90"].get<double>(),
                        j["GBps"].get<double>(), 100 * j["share_of_read"].get<double>());
   }
@@ -143,11 +147,38 @@ Result<Sizes> read_sizes(const BenchOptions& options) {
   HB_TRY(read_size(options.tokens, "--tokens", sizes.tokens));
   HB_TRY(read_size(options.batch, "--batch", sizes.batch));
   HB_TRY(read_size(options.context, "--context", sizes.context));
-  if (sizes.context < 1) return invalid_argument("--context is at least 1");
-  if (sizes.prompt < 1 || sizes.tokens < 1) return invalid_argument("--prompt-tokens and --tokens are at least 1");
   if (sizes.batch < 1 || sizes.batch > 256)
     return invalid_argument(fmt::format("--batch is {}, expected 1 to 256", sizes.batch));
   return sizes;
+}
+
+// The sizes against the room that a sequence has. A prompt whose length nobody named takes what fits. `decoded`: tokens that
+// come behind --context.
+Status fit_sizes(const BenchOptions& options, int64_t room, int64_t decoded, Sizes& sizes) {
+  if (options.prompt.empty()) sizes.prompt = std::min(kPromptTokens, room - 1);
+  if (sizes.prompt + 1 > room)
+    return invalid_argument(fmt::format("--prompt-tokens is {}, expected at most {}: the context is {} tokens",
+                                        sizes.prompt, room - 1, room));
+  if (sizes.context > room - 1 - decoded)
+    return invalid_argument(fmt::format("--context {} and {} to decode are more than the context of {} tokens holds",
+                                        sizes.context, counted(static_cast<uint64_t>(decoded), "token"), room));
+  return {};
+}
+
+// What each form would pass over in silence.
+Status check_form(const BenchOptions& options, const CLI::App& app) {
+  if (options.roofline)
+    return refuse_unused(app, "with --roofline",
+                         {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--prompt-tokens", "--tokens",
+                          "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device"});
+  if (!options.svg.empty()) return invalid_argument("--svg goes with --roofline");
+  if (options.stepped)
+    return refuse_unused(app, "with --stepped",
+                         {"--policy-cost", "--prompt-tokens", "--tokens", "--batch", "--context", "--repeat",
+                          "--warmup", "--json", "--ctx"});
+  if (options.policy_cost)
+    return refuse_unused(app, "with --policy-cost", {"--prompt-tokens", "--batch", "--repeat", "--warmup"});
+  return {};
 }
 
 Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
@@ -189,25 +220,31 @@ int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail_output();
 }
 
-int run(BenchOptions options) {
+int run(BenchOptions options, const CLI::App& app) {
+  if (const Status s = check_form(options, app); !s.ok()) return fail(s);
   const int threads = options.model.threads > 0 ? options.model.threads : default_thread_count();
-  if (options.repeat < 1 || options.warmup < 0)
-    return fail(invalid_argument("--repeat is at least 1, --warmup at least 0"));
-  if (!options.svg.empty() && !options.roofline) return fail(invalid_argument("--svg goes with --roofline"));
   if (options.roofline)
     return run_roofline({options.model.kernels, threads, options.repeat, options.json, options.svg});
-  const auto sizes = read_sizes(options);
+  auto sizes = read_sizes(options);
   if (!sizes.ok()) return fail(sizes.status());
   // A device measures --synthetic shapes only; whoever leaves the choice gets what can be measured.
   if (options.model.device == "auto" && options.synthetic.empty()) options.model.device = "cpu";
   const auto device = chosen_device(options.model);
   if (!device.ok()) return fail(device.status());
-  if (*device == "cuda") return run_cuda(options, *sizes);
+  if (*device == "cuda") {
+    const Status beside = refuse_unused(app, "with --device cuda", {"--stepped"});
+    return beside.ok() ? run_cuda(options, *sizes) : fail(beside);
+  }
   if (options.race) return fail(invalid_argument("--race needs --device cuda and --synthetic"));
   const auto model = open_model(options);
   if (!model.ok()) return fail(model.status());
   if (options.stepped) return run_stepped(*model, threads);
   ModelOptions engine_options = options.model;
+  int64_t room = (*model)->config().context;
+  if (const Status s = read_size(engine_options.ctx, "--ctx", room); !s.ok()) return fail(s);
+  const int64_t decoded = options.policy_cost ? 1 : sizes->tokens;
+  if (const Status s = fit_sizes(options, std::min(room, (*model)->config().context), decoded, *sizes); !s.ok())
+    return fail(s);
   if (engine_options.ctx.empty()) {
     const int64_t needed = std::max(sizes->prompt + 1, sizes->context + sizes->tokens + 1);
     engine_options.ctx = fmt::format("{}", std::min(needed + 31, (*model)->config().context));
@@ -241,7 +278,8 @@ Command add_bench(CLI::App& app) {
   add_model_argument(flags, options->model);
   flags.option("--synthetic", options->synthetic,
                "Random weights of a known shape instead of a model, e.g. qwen2.5-1.5b");
-  flags.option("--prompt-tokens", options->prompt, "Length of the prompt")->capture_default_str();
+  flags.option("--prompt-tokens", options->prompt,
+               fmt::format("Length of the prompt (default: {}, or what the context has room for)", kPromptTokens));
   flags.option("--tokens", options->tokens, "Tokens that each sequence decodes")->capture_default_str();
   flags.option("--batch", options->batch, "Sequences that decode together")->capture_default_str();
   flags.option("--context", options->context, "Tokens that each has read before")->capture_default_str();
@@ -249,8 +287,12 @@ Command add_bench(CLI::App& app) {
   add_device_flag(flags, options->model,
                   "cpu, cuda (a --synthetic shape; decode with tokens fed back on the device), or auto: cuda for a "
                   "shape where it can be used");
-  flags.option("--repeat", options->repeat, "Rounds that count")->capture_default_str();
-  flags.option("--warmup", options->warmup, "Rounds before them that do not")->capture_default_str();
+  flags.option("--repeat", options->repeat, "Rounds that count")
+      ->capture_default_str()
+      ->check(whole_number(1, 1'000'000));
+  flags.option("--warmup", options->warmup, "Rounds before them that do not")
+      ->capture_default_str()
+      ->check(whole_number(0, 1'000'000));
   flags.flag("--roofline", options->roofline,
              "No model: every linear kernel beside the memory bandwidth and its own peak");
   flags.option("--svg", options->svg, "With --roofline: write a picture to this file");
@@ -263,7 +305,7 @@ Command add_bench(CLI::App& app) {
   flags.flag("--json", options->json, "One JSON object instead of a table");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);
-  return [options] { return run(*options); };
+  return [options, &app] { return run(*options, app); };
 }
 
 }  // namespace halfbyte::tools

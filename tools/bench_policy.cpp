@@ -64,7 +64,7 @@ struct Times {
 Result<Times> measure(Sequence& fixed, Sequence& policy, int64_t pairs) {
   constexpr int64_t kWarmup = 8;
   Times out;
-  ProgressBar bar("measuring, step");
+  ProgressBar bar("measuring");
   for (int64_t i = -kWarmup; i < pairs; ++i) {
     // Whoever goes first finds other things in the caches, so that changes.
     Sequence& one = i % 2 == 0 ? fixed : policy;
@@ -77,7 +77,7 @@ Result<Times> measure(Sequence& fixed, Sequence& policy, int64_t pairs) {
     out.fixed.push_back(first);
     out.policy.push_back(second);
     out.ratio.push_back(second / first);
-    bar.update(static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(pairs));
+    bar.share(static_cast<uint64_t>(i) + 1, static_cast<uint64_t>(pairs));
   }
   bar.finish();
   return out;

@@ -284,7 +284,8 @@ Command add_calibrate(CLI::App& app) {
   flags.option("--seed", options->run.seed, "Same seed, same answers (default: a random one)")
       ->check(whole_number(0, UINT64_MAX));
   flags.flag("--raw", options->run.raw, "Send the prompts as they are, without the chat template");
-  flags.option("-o,--out", options->out, "The plan to write (default: halfbyte_plan.json in the model's folder)");
+  flags.option_as("-o,--out", options->out, "The plan to write (default: halfbyte_plan.json in the model's folder)",
+                  "HALFBYTE_CALIBRATE_OUT");
   flags.flag("--json", options->json, "One JSON object instead of text");
   options->run.model.device = "auto";
   add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -92,6 +93,16 @@ CLI::Option* Flags::not_empty(CLI::Option* option) {
     return value.empty() ? "the value is empty; name one, or leave it out" : "";
   };
   return option->check(CLI::Validator(check, ""));
+}
+
+CLI::Validator Flags::truth_value() {
+  const auto check = [](const std::string& text) -> std::string {
+    const std::string lower = CLI::detail::to_lower(text);
+    for (const std::string_view known : {"true", "false", "on", "off", "yes", "no", "1", "0"})
+      if (lower == known) return "";
+    return fmt::format("is {}, expected true or false", quote(text));
+  };
+  return CLI::Validator(check, "");
 }
 
 int fail(const Status& status) {
@@ -190,8 +201,33 @@ CLI::Validator whole_number(uint64_t low, uint64_t high) {
   return CLI::Validator(check, "");
 }
 
+CLI::Validator decimal_number() {
+  const auto check = [](const std::string& text) -> std::string {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    if (read.ec == std::errc() && read.ptr == end && std::isfinite(value)) return "";
+    return fmt::format("is {}, expected a number", quote(text));
+  };
+  return CLI::Validator(check, "");
+}
+
+Status refuse_unused(const CLI::App& app, std::string_view where, std::initializer_list<const char*> others) {
+  for (const char* name : others) {
+    const CLI::Option* option = app.get_option_no_throw(name);
+    // A variable may be meant for other runs.
+    if (option == nullptr || option->count() == 0 || from_environment(option->get_envname().c_str())) continue;
+    return invalid_argument(fmt::format("{} has no effect {}; leave it out", name, where));
+  }
+  return {};
+}
+
 bool from_environment(const char* variable) {
   return is_set(variable);
+}
+
+std::string counted(uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
 Status read_size(const std::string& text, std::string_view flag, int64_t& value) {

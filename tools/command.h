@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ inline constexpr int kFailed = 1;         // the work ran and found a failure
 inline constexpr int kBadInput = 2;       // bad input or environment
 inline constexpr int kInterrupted = 130;  // Ctrl-C
 
+// Checks that an option's value is a finite decimal number: CLI11 alone would read "0x1" and "nan".
+CLI::Validator decimal_number();
+
 // Adds options to a command; each has an environment variable, HALFBYTE_ and its long name. The command line wins.
 class Flags {
  public:
@@ -27,14 +31,15 @@ class Flags {
   // is not set, and nobody means the default by it.
   template <class T>
   CLI::Option* option(const std::string& names, T& value, const std::string& help) {
-    return not_empty(as_written(with_env(app_.add_option(names, value, help), names)));
+    CLI::Option* added = not_empty(as_written(with_env(app_.add_option(names, value, help), names)));
+    return holds_reals(value) ? added->check(decimal_number()) : added;
   }
   // A text that may be empty.
   CLI::Option* text(const std::string& names, std::string& value, const std::string& help) {
     return as_written(with_env(app_.add_option(names, value, help), names));
   }
   CLI::Option* flag(const std::string& names, bool& value, const std::string& help) {
-    return with_env(app_.add_flag(names, value, help), names);
+    return with_env(app_.add_flag(names, value, help), names)->check(truth_value());
   }
   // With a variable of another name, where the same word means something else to another command.
   template <class T>
@@ -42,7 +47,7 @@ class Flags {
     return not_empty(as_written(app_.add_option(names, value, help)->envname(variable)));
   }
   CLI::Option* flag_as(const std::string& names, bool& value, const std::string& help, const std::string& variable) {
-    return app_.add_flag(names, value, help)->envname(variable);
+    return app_.add_flag(names, value, help)->envname(variable)->check(truth_value());
   }
   // The words of a text, which only the command line gives.
   CLI::Option* words(const std::string& name, std::vector<std::string>& value, const std::string& help) {
@@ -52,8 +57,17 @@ class Flags {
   // CLI11 takes the argument "[1,2]" for a list of two. Each argument goes through mark_brackets() before parsing and
   // is put back as it was written when its option is read.
   static std::string mark_brackets(std::string argument);
+  // What an environment variable may say of a flag: true, false, on, off, yes, no, 1, 0.
+  static CLI::Validator truth_value();
 
  private:
+  static constexpr bool holds_reals(const double&) { return true; }
+  static constexpr bool holds_reals(const std::optional<double>&) { return true; }
+  static constexpr bool holds_reals(const std::vector<double>&) { return true; }
+  template <class T>
+  static constexpr bool holds_reals(const T&) {
+    return false;
+  }
   static CLI::Option* as_written(CLI::Option* option);
   static CLI::Option* not_empty(CLI::Option* option);
   static CLI::Option* with_env(CLI::Option* option, const std::string& names);
@@ -107,8 +121,17 @@ int end_interrupted();
 // --- values ---
 // Checks that an option's value is a whole number of this range; the message says what was found.
 CLI::Validator whole_number(uint64_t low, uint64_t high);
+// That `read` takes the value: refused while the flags are read, so that the message names the flag or the variable.
+template <class Read>
+CLI::Validator readable(Read read) {
+  return CLI::Validator([read](const std::string& text) { return read(text).status().message(); }, "");
+}
+// Refuses the first of `others` that was typed, which would be passed over in silence. `where`: "with --stepped".
+Status refuse_unused(const CLI::App& app, std::string_view where, std::initializer_list<const char*> others);
 // Whether this variable of the environment is set.
 bool from_environment(const char* variable);
+// "1 token", "20 tokens".
+std::string counted(uint64_t number, std::string_view noun);
 // "32K", "4GiB": sets `value` unless the text is empty. At least 1.
 Status read_size(const std::string& text, std::string_view flag, int64_t& value);
 

@@ -136,7 +136,7 @@ Result<TensorDifference> compare_entries(const ModelSource& a, const ModelSource
     return out;
   }
   if (x->shape() != y->shape()) {
-    out.note = fmt::format("{} and {}", x->shape().text(), y->shape().text());
+    out.note = fmt::format("other shape: {} and {}", x->shape().text(), y->shape().text());
     return out;
   }
   for (const Entry* entry : {x, y}) {
@@ -156,7 +156,8 @@ Result<TensorDifference> compare_entries(const ModelSource& a, const ModelSource
 
 }  // namespace
 
-Result<std::vector<TensorDifference>> compare_models(const ModelSource& a, const ModelSource& b, ThreadPool& pool) {
+Result<std::vector<TensorDifference>> compare_models(const ModelSource& a, const ModelSource& b, ThreadPool& pool,
+                                                     const std::function<void(size_t, size_t)>& progress) {
   HB_ASSIGN(const Entries first, entries_of(a));
   HB_ASSIGN(const Entries second, entries_of(b));
   std::set<std::string> names;
@@ -168,6 +169,7 @@ Result<std::vector<TensorDifference>> compare_models(const ModelSource& a, const
     HB_ASSIGN(TensorDifference difference, compare_entries(a, b, name, x == first.end() ? nullptr : &x->second,
                                                            y == second.end() ? nullptr : &y->second, pool));
     out.push_back(std::move(difference));
+    progress(out.size(), names.size());
   }
   return out;
 }
@@ -185,7 +187,10 @@ std::string differences_text(const std::vector<TensorDifference>& differences) {
   for (const TensorDifference& d : differences) {
     const std::string stored = d.stored_a == d.stored_b ? d.stored_a : d.stored_a + " | " + d.stored_b;
     if (!d.compared()) {
-      out += fmt::format("  {:<44} {:>28}  {}\n", d.name, d.note, stored);
+      constexpr size_t kColumns = 28;  // of SNR, largest and NaN
+      const bool fits = d.note.size() <= kColumns;
+      out += fmt::format("  {:<44} {:>{}}  {}{}\n", d.name, fits ? d.note : "not compared", kColumns, stored,
+                         fits ? "" : "; " + d.note);
       continue;
     }
     const bool same = std::isinf(d.snr_db) && d.snr_db > 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct TensorDifference {
 
 // Every tensor of either model, in name order; linears by their dequantised values (times pre_quant_scale), whatever
 // their formats. Fails only for files that cannot be read.
-Result<std::vector<TensorDifference>> compare_models(const ModelSource& a, const ModelSource& b, ThreadPool& pool);
+Result<std::vector<TensorDifference>> compare_models(const ModelSource& a, const ModelSource& b, ThreadPool& pool,
+                                                     const std::function<void(size_t done, size_t total)>& progress);
 
 std::string differences_text(const std::vector<TensorDifference>& differences);
 // Whether there is nothing but equal tensors.

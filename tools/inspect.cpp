@@ -8,6 +8,7 @@
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
+#include "base/progress.h"
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "compare_models.h"
@@ -64,7 +65,7 @@ std::string bytes_of_linears(const LoadPlan& plan) {
   add(plan.head);
   std::string out;
   for (const auto& [name, use] : kernels) {
-    out += fmt::format("  {:<10} {} linear{}, {} by {}\n", "", use.first, use.first == 1 ? "" : "s",
+    out += fmt::format("  {:<10} {}, {} by {}\n", "", counted(static_cast<uint64_t>(use.first), "linear"),
                        format_bytes(use.second), name);
   }
   return out;
@@ -95,7 +96,8 @@ std::string model_text(const ModelSource& source, const LoadPlan& plan) {
   if (source.quant.quantised) row("quantised", quantised_text(source.quant));
   if (source.quant.quantised || stored_formats(plan).front().first.starts_with("NVFP4") ||
       stored_formats(plan).front().first.starts_with("MXFP4")) {
-    for (const auto& [format, count] : stored_formats(plan)) row("", fmt::format("{} linears: {}", count, format));
+    for (const auto& [format, count] : stored_formats(plan))
+      row("", fmt::format("{}: {}", counted(static_cast<uint64_t>(count), "linear"), format));
   }
   if (const std::string cache = kv_cache_text(source, plan); !cache.empty()) row("KV cache", cache);
   std::string types;
@@ -200,10 +202,34 @@ Result<LoadPlan> plan_of(const ModelSource& source, const ModelOptions& options)
   return make_load_plan(source, load.plan, isa, load.kv);
 }
 
+Json kernels_json() {
+  Json out = Json::array();
+  for (const LinearKernel& k : all_linear_kernels())
+    out.push_back({{"name", k.name},
+                   {"isa", isa_name(k.isa)},
+                   {"runs_here", isa_runs_here(k.isa)},
+                   {"rows_a_tile", k.row_tile},
+                   {"tokens_a_pass", k.max_rows},
+                   {"prompt_only", k.prompt_only}});
+  return {{"kernels", out}};
+}
+
+// What the driver says of CUDA devices is text.
+Json devices_json() {
+  const auto isa = choose_isa("");
+  const auto cuda = cuda_devices_text();
+  return {{"cpu",
+           {{"name", cpu_model_name()},
+            {"threads", default_thread_count()},
+            {"kernels", isa.ok() ? isa_name(*isa) : "none"}}},
+          {"cuda", cuda.ok() ? *cuda : cuda.status().message()}};
+}
+
 std::string devices_text() {
   const auto isa = choose_isa("");
-  std::string text = fmt::format("cpu: {}, {} threads\n  runs the kernels {}\n", cpu_model_name(),
-                                 default_thread_count(), isa.ok() ? isa_name(*isa) : "none");
+  std::string text =
+      fmt::format("cpu: {}, {}\n  runs the kernels {}\n", cpu_model_name(),
+                  counted(static_cast<uint64_t>(default_thread_count()), "thread"), isa.ok() ? isa_name(*isa) : "none");
   const auto cuda = cuda_devices_text();
   if (!cuda.ok()) return text + "cuda: " + cuda.status().message() + "\n";
   return text + (cuda->empty() ? "cuda: no device is there\n" : *cuda);
@@ -230,7 +256,10 @@ int run_comparison(const InspectOptions& options, const ModelSource& first) {
   const auto second = open_model_source(*path);
   if (!second.ok()) return fail(second.status());
   ThreadPool pool(options.model.threads > 0 ? options.model.threads : default_thread_count());
-  const auto differences = compare_models(first, *second, pool);
+  ProgressBar bar("comparing");
+  const auto differences =
+      compare_models(first, *second, pool, [&](size_t done, size_t total) { bar.share(done, total); });
+  bar.finish();
   if (!differences.ok()) return fail(differences.status());
   std::string text;
   if (options.json) {
@@ -245,12 +274,29 @@ int run_comparison(const InspectOptions& options, const ModelSource& first) {
   return all_equal(*differences) ? kDone : kFailed;
 }
 
-int run(const InspectOptions& options) {
+// What each form would pass over in silence.
+Status check_form(const InspectOptions& options, const CLI::App& app) {
+  const std::initializer_list<const char*> of_models = {"MODEL", "OTHER", "--fit",   "--tensors",     "--plan",
+                                                        "--kv",  "--ctx", "--batch", "--use-kernels", "--threads"};
+  if (options.devices && options.kernels_table) return invalid_argument("--devices and --kernels: ask for one of them");
+  if (options.devices) return refuse_unused(app, "with --devices", of_models);
+  if (options.kernels_table)
+    return refuse_unused(app, "with --kernels, which lists them (--use-kernels forces some)", of_models);
+  if (!options.other.empty())
+    return refuse_unused(app, "with two models",
+                         {"--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--use-kernels"});
+  if (!options.fit) return refuse_unused(app, "without --fit", {"--ctx", "--batch"});
+  return {};
+}
+
+int run(const InspectOptions& options, const CLI::App& app) {
+  if (const Status s = check_form(options, app); !s.ok()) return fail(s);
   if (options.devices) {
-    const auto text = devices_text();
+    const auto text = options.json ? json_text(devices_json()) : devices_text();
     return write_out(text) ? kDone : fail_output();
   }
-  if (options.kernels_table) return write_out(registry_text()) ? kDone : fail_output();
+  if (options.kernels_table)
+    return write_out(options.json ? json_text(kernels_json()) : registry_text()) ? kDone : fail_output();
   const auto path = model_path(options.model.model);
   if (!path.ok()) return fail(path.status());
   const auto source = open_model_source(*path);
@@ -296,7 +342,7 @@ Command add_inspect(CLI::App& app) {
                 "HALFBYTE_INSPECT_KERNELS");
   flags.flag("--devices", options->devices, "List the CPU and the CUDA devices, what they would run, and why");
   flags.flag("--json", options->json, "One JSON object instead of text");
-  return [options] { return run(*options); };
+  return [options, &app] { return run(*options, app); };
 }
 
 }  // namespace halfbyte::tools

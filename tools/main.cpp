@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <span>
+#include <sstream>
 
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
@@ -26,19 +28,25 @@ std::string version_text() {
                      best.ok() ? isa_name(*best) : "none", default_thread_count());
 }
 
-// "Could not convert: --top-p = much" says neither what was expected nor where it comes from.
+// The parser's own words say neither what was expected nor what to do: "Could not convert: --samples = x", "--ctx: 1
+// required TEXT missing", "--ctx: At Most 1 required but received 2".
 std::string clearer(std::string message, const CLI::App& command) {
-  constexpr std::string_view kConvert = "Could not convert: ";
+  constexpr std::string_view kConvert = "Could not convert: ", kUnexpected = "The following argument",
+                             kAtMost = ": At Most 1 required but received ";
   if (message.starts_with(kConvert)) {
     const std::string rest = message.substr(kConvert.size());
     const size_t equals = rest.find(" = ");
     const CLI::Option* option = command.get_option_no_throw(rest.substr(0, equals));
     if (equals == std::string::npos || option == nullptr) return message;
     const bool is_flag = option->get_items_expected_max() == 0;
-    message = fmt::format("{}: is {}, expected {}", rest.substr(0, equals), quote(rest.substr(equals + 3)),
-                          is_flag ? "true or false" : "a number");
+    return fmt::format("{}: is {}, expected {}", rest.substr(0, equals), quote(rest.substr(equals + 3)),
+                       is_flag ? "true or false" : "a whole number");
   }
-  constexpr std::string_view kUnexpected = "The following argument";
+  const std::string name = message.substr(0, message.find(':'));
+  if (message.ends_with(" missing") && name.starts_with('-')) return name + ": the value is missing";
+  if (const size_t at = message.find(kAtMost); at != std::string::npos)
+    return fmt::format("{}: is given {} times{}, expected once", name, message.substr(at + kAtMost.size()),
+                       name == "--think" ? " (--no-think counts)" : "");
   if (message.starts_with(kUnexpected)) message += "; a text that starts with '-' goes behind --";
   return message;
 }
@@ -55,12 +63,15 @@ std::string origin(const std::string& message, const CLI::App& command, std::spa
 
 // Help and version are answers; everything else the parser refuses is one line.
 int parse_failure(const CLI::App& app, const CLI::ParseError& failure, std::span<char*> arguments) {
-  if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-    app.exit(failure);
-    return write_out("") && std::ferror(stdout) == 0 ? kDone : fail_output();
-  }
   const CLI::App* at = &app;
   if (!app.get_subcommands().empty()) at = app.get_subcommands().front();
+  if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    std::ostringstream text;
+    app.exit(failure, text, text);
+    return write_out(text.str()) ? kDone : fail_output();
+  }
+  // Whoever asks for help may have set a variable to what it refuses.
+  if (at->get_help_ptr()->count() > 0) return write_out(app.help()) ? kDone : fail_output();
   std::string message = clearer(failure.what(), *at);
   for (char& c : message) c = c == '\n' ? ' ' : c;
   const std::string command = at == &app ? "halfbyte" : "halfbyte " + at->get_name();
@@ -77,13 +88,31 @@ void refuse_bad_environment(CLI::App& command) {
   }
 }
 
+// The help without CLI11's own marks: "{false}" at a flag that switches off, the type twice where a range is checked.
+class HelpText : public CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    if (const size_t mark = name.find("{false}"); mark != std::string::npos) name.erase(mark, 7);
+    return name;
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);  // " FLOAT:FLOAT in [0 - 100]"
+    const size_t range = text.find(" in ["), colon = text.rfind(':', range);
+    if (range != std::string::npos && colon != std::string::npos) text.erase(colon, range - colon);
+    return text;
+  }
+};
+
 int run_main(int argc, char** argv) {
   occupy_standard_streams();
   CLI::App app{"Runs reasoning language models in 4-bit floating point.", "halfbyte"};
+  app.formatter(std::make_shared<HelpText>());
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
   app.footer(
-      "Every flag can be set in the environment: --max-tokens is HALFBYTE_MAX_TOKENS; the command line wins.\n"
+      "Every flag can be set in the environment: --max-tokens is HALFBYTE_MAX_TOKENS (each command's --help names "
+      "them); the\n"
+      "command line wins.\n"
       "Exit codes: 0 done, 1 the work ran and found a failure, 2 bad input or environment, 130 interrupted.");
 
   struct Entry {
@@ -101,17 +130,23 @@ int run_main(int argc, char** argv) {
       {"calibrate", "Find the values that a method needs for this model", add_calibrate},
       {"eval", "Answer the questions of a file, and grade the answers", add_eval},
   };
-  std::vector<std::pair<CLI::App*, Command>> commands;
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  std::string known;
+  Command run;
   for (const Entry& entry : kCommands) {
     CLI::App* command = app.add_subcommand(entry.name, entry.help);
-    commands.emplace_back(command, entry.add(*command));
+    // The others get no flags: CLI11 would read the variables of all commands, and a bad one would end any of them.
+    if (first == entry.name) run = entry.add(*command);
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
   }
-  std::string known;
-  for (const Entry& entry : kCommands) known += (known.empty() ? "" : ", ") + std::string(entry.name);
   if (argc < 2) return fail(fmt::format("no command was named; the commands are {}; see halfbyte --help", known));
-  const auto is_argument = [&](const Entry& entry) { return argc > 1 && std::string_view(entry.name) == argv[1]; };
-  if (argc > 1 && argv[1][0] != '-' && std::none_of(std::begin(kCommands), std::end(kCommands), is_argument)) {
-    return fail(fmt::format("there is no command {}; the commands are {}; see halfbyte --help", quote(argv[1]), known));
+  if (!run && first != "--help" && first != "-h" && first != "--version") {
+    return fail(
+        first.starts_with('-')
+            ? fmt::format("{} is no option of halfbyte itself: a command comes first, then its options; the "
+                          "commands are {}; see halfbyte --help",
+                          quote(first), known)
+            : fmt::format("there is no command {}; the commands are {}; see halfbyte --help", quote(first), known));
   }
   try {
     // Backwards, as CLI11 wants them.
@@ -124,10 +159,7 @@ int run_main(int argc, char** argv) {
   }
   catch_interrupts();
   install_mapping_guard();  // a model file that shrinks ends the command with a line, not a core dump
-  for (const auto& [command, run] : commands) {
-    if (command->parsed()) return run();
-  }
-  return kBadInput;
+  return run ? run() : kBadInput;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "engine/cuda_api.h"
+#include "kernels/registry.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -56,12 +57,17 @@ void add_model_argument(Flags& flags, ModelOptions& options) {
 }
 
 void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag) {
-  flags.option("--plan", options.plan,
-               "Number formats: " + fmt::format("{}", fmt::join(plan_preset_names(), ", ")) +
-                   "; with changes: w4a16,kv=f32,layers.0.*:weights=bf16");
-  flags.option("--kv", options.kv, "Format of the KV cache, whatever the plan says: f32, bf16, fp8, nvfp4, e1m2");
-  flags.option_as(kernels_flag, options.kernels,
-                  "Force an implementation: ref, avx2, avx512, amx (default: the best here)", "HALFBYTE_KERNELS");
+  flags
+      .option("--plan", options.plan,
+              "Number formats: " + fmt::format("{}", fmt::join(plan_preset_names(), ", ")) +
+                  "; with changes: w4a16,kv=f32,layers.0.*:weights=bf16")
+      ->check(readable(parse_plan));
+  flags.option("--kv", options.kv, "Format of the KV cache, whatever the plan says: f32, bf16, fp8, nvfp4, e1m2")
+      ->check(readable(parse_kv));
+  flags
+      .option_as(kernels_flag, options.kernels,
+                 "Force an implementation: ref, avx2, avx512, amx (default: the best here)", "HALFBYTE_KERNELS")
+      ->check(readable(choose_isa));
   flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
       ->check(whole_number(0, 4096));
 }
@@ -72,14 +78,17 @@ void add_context_flag(Flags& flags, ModelOptions& options) {
 }
 
 void add_device_flag(Flags& flags, ModelOptions& options, const std::string& help) {
-  flags.option("--device", options.device, help)->capture_default_str();
+  const auto check = [](const std::string& text) -> std::string {
+    return text == "auto" || text == "cpu" || text == "cuda"
+               ? ""
+               : fmt::format("is {}, expected auto, cpu or cuda", quote(text));
+  };
+  flags.option("--device", options.device, help)->capture_default_str()->check(CLI::Validator(check, ""));
 }
 
 Result<std::string> chosen_device(const ModelOptions& options) {
   if (options.device.empty() || options.device == "cpu") return std::string("cpu");
   if (options.device == "auto") return std::string(cuda_usable().ok() && options.kernels.empty() ? "cuda" : "cpu");
-  if (options.device != "cuda")
-    return invalid_argument(fmt::format("--device is {}, expected auto, cpu or cuda", quote(options.device)));
   HB_TRY(cuda_usable());
   if (!options.kernels.empty())
     return invalid_argument("--kernels chooses among the CPU's kernels; leave it out with --device cuda");
@@ -136,7 +145,7 @@ Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, 
 std::string plan_text(const PrecisionPlan& plan) {
   std::string text = fmt::format("{} ({} weights, {} activations, {} KV", plan.preset, name_of(plan.linear.weights),
                                  name_of(plan.linear.activations), name_of(plan.kv));
-  if (!plan.overrides.empty()) text += fmt::format(", {} overrides", plan.overrides.size());
+  if (!plan.overrides.empty()) text += ", " + counted(plan.overrides.size(), "override");
   return text + ")";
 }
 

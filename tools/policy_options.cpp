@@ -14,7 +14,8 @@ void add_policy_flags(Flags& flags, PolicyOptions& o) {
               "What chooses each token's temperature: fixed (--temperature), reset (ReSET: by entropy, step by step), "
               "or one "
               "of its ablations: token, window, step, low-step")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(readable(parse_temperature_rule));
   flags.option("--reset-tau0", o.tau0,
                "Threshold of a confident step, nats (default: the plan's, the published one, 0.6349)");
   flags.option("--reset-t-low", o.t_low, "Temperature below the threshold; 0: greedy (default: likewise, 0.3)");

@@ -73,7 +73,7 @@ int run(const QuantizeOptions& options) {
           write_out(fmt::format("{:3.0f}%  {:<52} {:<16} {:<6} {:>10}  {}\n", percent, p.tensor->name, p.tensor->shape,
                                 p.tensor->format, format_bytes(p.tensor->bytes), error_text(p.tensor->snr_db)));
     }
-    bar.update(p.done, p.total);
+    bar.share(p.done, p.total);  // elements
     return readers_left && !interrupted();
   };
   const auto report = export_model(*path, options.out, *recipe, exporting);
@@ -96,7 +96,10 @@ Command add_quantize(CLI::App& app) {
   for (const Recipe& r : recipes()) recipe_help += (recipe_help.empty() ? "" : "; ") + r.name + ": " + r.description;
   Flags flags(app);
   flags.option("MODEL", options->model, kModelHelp);
-  flags.option("-o,--out", options->out, "The folder to write; it appears whole or not at all")->required();
+  flags
+      .option_as("-o,--out", options->out, "The folder to write; it appears whole or not at all",
+                 "HALFBYTE_QUANTIZE_OUT")
+      ->required();
   flags.option("--recipe", options->recipe, recipe_help)->capture_default_str();
   flags.option("--shard-size", options->shard_size, "Most bytes of one weight file, e.g. 5GB (the default)");
   flags.option("--threads", options->threads, "Threads (default: the physical cores this process may use)")

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/quote.h"
+#include "decode/loop_detector.h"
 #include "json_text.h"
+#include "model/plan_fields.h"
 #include "text/tokenizer.h"
 
 namespace halfbyte::tools {
@@ -44,7 +46,7 @@ Json policy_json(const Chat& chat) {
 std::string result_json(const Chat& chat, const Completion& c) {
   Json out;
   out["model"] = chat.model->summary().path;
-  out["plan"] = chat.model->plan().preset;
+  out["plan"] = plan_to_text(chat.model->plan());
   out["prompt_tokens"] = c.prompt_tokens;
   out["completion_tokens"] = c.token_ids.size();
   out["reasoning_tokens"] = c.reasoning_tokens;
@@ -71,17 +73,38 @@ bool shows_reasoning(const RunOptions& options) {
   return options.reasoning == "show" || (options.reasoning == "auto" && stdout_is_terminal());
 }
 
+// What who sees only the answer must know: why there is none, or that it was cut while it went in circles. "": nothing.
+std::string remark(const RunOptions& options, const Completion& c) {
+  const bool cut = c.finish == FinishReason::kLength;
+  const std::string tokens = counted(c.token_ids.size(), "token");
+  const std::string longer = options.max_tokens.empty() ? "the context is full" : "raise --max-tokens";
+  if (c.text.empty() && c.reasoning_tokens > 0 && !shows_reasoning(options))
+    return cut ? fmt::format(
+                     "cut after {}, all of them reasoning, which is not shown; {}, or see it with --reasoning "
+                     "show",
+                     tokens, longer)
+               : fmt::format("no answer: the model ended after {} of reasoning; see it with --reasoning show", tokens);
+  if (c.text.empty() && c.reasoning_tokens == 0) return fmt::format("the answer is empty: it ended after {}", tokens);
+  if (cut && has_loop(c.token_ids))
+    return fmt::format(
+        "cut after {}: the answer repeats itself; draw with a --temperature, or bound it with --max-tokens", tokens);
+  return "";
+}
+
 int run_once(Chat& chat, const RunOptions& options, const std::string& text) {
   const auto prompt = make_prompt(chat, options, text);
   if (!prompt.ok()) return fail(prompt.status());
   AnswerPrinter printer(shows_reasoning(options), stdout_has_color());
   if (options.entropy) chat.completion.on_token = [&](const TokenEvent& e) { printer.set_entropy(e.entropy); };
   bool readers_left = true;
+  ReadingNotice reading(*prompt);
   const auto completion = complete(*chat.engine, chat.text, *prompt, chat.completion, [&](const OutputDelta& delta) {
     hold_interrupts();  // what is printed ends with a whole line
+    reading.finish();
     if (!options.json) readers_left = printer.print(delta) && readers_left;
     return readers_left && !interrupted();
   });
+  reading.finish();
   if (!completion.ok()) {
     if (!options.json) printer.finish();
     return fail(completion.status());
@@ -91,8 +114,12 @@ int run_once(Chat& chat, const RunOptions& options, const std::string& text) {
   }
   if (!options.json) printer.finish();
   if (!readers_left) return fail_output();
+  const bool cancelled = completion->finish == FinishReason::kCancelled;
+  if (const std::string why = remark(options, *completion);
+      !why.empty() && !cancelled && !options.json && !options.quiet)
+    note(why);
   if (options.verbose || (stderr_is_terminal() && !options.quiet)) print_err(rates_text(*completion) + "\n");
-  return completion->finish == FinishReason::kCancelled ? end_interrupted() : kDone;
+  return cancelled ? end_interrupted() : kDone;
 }
 
 Status check_options(const RunOptions& options) {
@@ -100,6 +127,8 @@ Status check_options(const RunOptions& options) {
   if (options.reasoning != "auto" && options.reasoning != "show" && options.reasoning != "hide") {
     return invalid_argument(fmt::format("--reasoning is {}, expected auto, show or hide", quote(options.reasoning)));
   }
+  if (options.verbose && options.quiet && !from_environment("HALFBYTE_QUIET") && !from_environment("HALFBYTE_VERBOSE"))
+    return invalid_argument("--verbose and --quiet exclude each other: give one");
   return check_prompt_options(options);
 }
 
@@ -108,14 +137,16 @@ int run(const RunOptions& options) {
   const auto prompt = given_prompt(options);
   if (!prompt.ok()) return fail(prompt.status());
   if (!*prompt && options.json) return fail("--json needs a prompt: give one as an argument or pipe one in");
-  auto chat = open_chat(options);
-  if (!chat.ok()) return fail(explain_missing_model(options, chat.status()));
+  auto chat = open_chat_of(options);
+  if (!chat.ok()) return fail(chat.status());
   if (options.verbose || (stderr_is_terminal() && !options.quiet)) {
     print_err(fmt::format("{}  {:<9} {}\n", model_table(*chat->model, chat->engine->metrics().context), "sampling",
                           sampling_line(*chat)));
   } else if (!chat->policy_source.empty() && !options.quiet) {
     note(sampling_line(*chat));
   }
+  if (options.entropy && !options.json && !options.quiet && !stdout_has_color())
+    note("--entropy colours a terminal and has no effect here; --json prints the numbers");
   return *prompt ? run_once(*chat, options, **prompt) : run_interactive(*chat, options);
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/progress.h"
 #include "halfbyte/chat.h"
 #include "halfbyte/engine.h"
 #include "model_options.h"
@@ -48,9 +49,10 @@ Status check_prompt_options(const RunOptions& options);
 Result<std::optional<std::string>> given_prompt(const RunOptions& options);
 // The engine takes `batch` requests at once.
 Result<Chat> open_chat(const RunOptions& options, int batch = 1);
+// The same for the one prompt of the options: says where a first argument that is no model may be one, and where text on
+// stdin is not read.
+Result<Chat> open_chat_of(const RunOptions& options);
 Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const std::string& text);
-// A first argument that is no model may be a prompt: the status with that said.
-Status explain_missing_model(const RunOptions& options, Status status);
 // "temperature 0.6, top-p 0.95, seed 1" or the policy with its source.
 std::string sampling_line(const Chat& chat);
 
@@ -76,6 +78,18 @@ class AnswerPrinter {
 
 // "24 prompt tokens in 0.31 s (77.4/s), 120 tokens in 2.10 s (56.7/s), stop".
 std::string rates_text(const Completion& completion);
+
+// Says on a terminal that a long prompt is read; cleared when the answer begins.
+class ReadingNotice {
+ public:
+  explicit ReadingNotice(const Prompt& prompt) : bar_("reading " + counted(prompt.tokens.size(), "token")) {
+    if (prompt.tokens.size() >= 1024) bar_.show();
+  }
+  void finish() { bar_.finish(); }
+
+ private:
+  ProgressBar bar_;
+};
 
 // The prompt loop on a terminal (run_chat.cpp).
 int run_interactive(Chat& chat, const RunOptions& options);

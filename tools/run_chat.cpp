@@ -1,6 +1,7 @@
 // halfbyte run on a terminal: a conversation with line editing.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -8,6 +9,7 @@
 #include "base/quote.h"
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
+#include "decode/sampler.h"
 #include "line_editor.h"
 #include "run.h"
 
@@ -127,28 +129,48 @@ class Session {
       verbose_ = text == "verbose";
       return {};
     }
+    if (text.empty())
+      return invalid_argument("/set needs what to set: parameter, system, think, nothink, verbose or quiet");
     return invalid_argument(fmt::format("unknown setting {}; /? lists them", quote(text)));
   }
 
+  // Takes the value only if an answer could be drawn with it, and says what holds now.
   Status set_parameter(std::string_view text) {
     const size_t space = std::min(text.find(' '), text.size());
     const std::string_view name = text.substr(0, space);
     std::string_view value = text.substr(space);
     value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-    SamplingParams& p = chat_.completion.sampling;
+    SamplingParams changed = chat_.completion.sampling;
+    int64_t max_tokens = chat_.completion.max_tokens;
+    HB_TRY(read_parameter(name, value, changed, max_tokens));
+    HB_TRY(check_sampling(changed, chat_.model->summary().vocab));
+    chat_.completion.sampling = changed;
+    chat_.completion.max_tokens = max_tokens;
+    print_err(name == "max_tokens" ? fmt::format("  {:<9} {}\n", name, max_tokens)
+                                   : fmt::format("  {:<9} {}\n", "sampling", sampling_line(chat_)));
+    return {};
+  }
+
+  static Status read_parameter(std::string_view name, std::string_view value, SamplingParams& p, int64_t& max_tokens) {
     const std::array<std::pair<std::string_view, float*>, 6> reals{{{"temperature", &p.temperature},
                                                                     {"top_p", &p.top_p},
                                                                     {"min_p", &p.min_p},
                                                                     {"repetition_penalty", &p.repetition_penalty},
                                                                     {"frequency_penalty", &p.frequency_penalty},
                                                                     {"presence_penalty", &p.presence_penalty}}};
-    for (const auto& [known, target] : reals) {
-      if (name == known) return parse_number(name, value, *target);
+    const bool whole = name == "top_k" || name == "seed" || name == "max_tokens";
+    const auto real = std::ranges::find(reals, name, &std::pair<std::string_view, float*>::first);
+    if (!whole && real == reals.end()) {
+      return invalid_argument(name.empty() ? "/set parameter needs a name and a value; /? lists them"
+                                           : fmt::format("unknown parameter {}; /? lists them", quote(name)));
     }
+    if (value.empty()) return invalid_argument(fmt::format("{}: the value is missing", name));
+    if (name == "temperature" && p.policy.rule != TemperatureRule::kFixed)
+      return invalid_argument(fmt::format("the policy {} chooses the temperature", name_of(p.policy.rule)));
     if (name == "top_k") return parse_number(name, value, p.top_k);
     if (name == "seed") return parse_number(name, value, p.seed);
-    if (name == "max_tokens") return read_size(std::string(value), "max_tokens", chat_.completion.max_tokens);
-    return invalid_argument(fmt::format("unknown parameter {}; /? lists them", quote(name)));
+    if (name == "max_tokens") return read_size(std::string(value), "max_tokens", max_tokens);
+    return parse_number(name, value, *real->second);
   }
 
   template <class T>
@@ -156,7 +178,7 @@ class Session {
     T parsed{};
     const auto read = std::from_chars(text.data(), text.data() + text.size(), parsed);
     if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
-      return invalid_argument(fmt::format("{}: {} is no number", name, quote(text)));
+      return invalid_argument(fmt::format("{}: {} is no number that it could be", name, quote(text)));
     }
     value = parsed;
     return {};
@@ -198,7 +220,11 @@ class Session {
   Result<Completion> generate(const std::string& text, const OnDelta& on_delta) {
     HB_ASSIGN(const Prompt prompt,
               raw_ ? raw_prompt(chat_.text, text) : chat_prompt(chat_.text, messages_, chat_.render));
-    return complete(*chat_.engine, chat_.text, prompt, chat_.completion, on_delta);
+    ReadingNotice reading(prompt);
+    return complete(*chat_.engine, chat_.text, prompt, chat_.completion, [&](const OutputDelta& delta) {
+      reading.finish();
+      return on_delta(delta);
+    });
   }
 
   Chat& chat_;

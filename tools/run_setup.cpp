@@ -3,15 +3,14 @@
 
 #include <climits>
 #include <cstdint>
-#include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <random>
 
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
+#include "decode/greedy.h"
 #include "model/config.h"
 #include "run.h"
+#include "text_input.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -106,12 +105,17 @@ Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const st
 
 Result<std::optional<std::string>> given_prompt(const RunOptions& options) {
   std::string text = options.prompt_flag;
-  if (!options.prompt.empty()) text = fmt::format("{}", fmt::join(options.prompt, " "));
+  if (!options.prompt.empty()) {
+    text = fmt::format("{}", fmt::join(options.prompt, " "));
+    if (text.empty()) return invalid_argument("the prompt is empty; write one, or leave it out to pipe one in");
+  }
   if (text.empty() && !stdin_is_terminal()) {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    HB_ASSIGN(text, read_stdin_text());
     if (!text.empty() && text.back() == '\n') text.pop_back();
     if (text.empty())
-      return invalid_argument("there is no prompt: stdin is empty; give one as an argument or pipe one in");
+      return explain_missing_model(
+          options.model.model, "--prompt",
+          invalid_argument("there is no prompt: stdin is empty; give one as an argument or pipe one in"));
   }
   if (text.empty()) return std::optional<std::string>();
   if (const auto at = find_invalid_utf8(text)) {
@@ -121,20 +125,20 @@ Result<std::optional<std::string>> given_prompt(const RunOptions& options) {
   return std::optional<std::string>(std::move(text));
 }
 
-Status explain_missing_model(const RunOptions& options, Status status) {
-  std::error_code failure;
-  const std::string& model = options.model.model;
-  const bool looks_like_path = model.find(' ') == std::string::npos && model.find_first_of("/.") != std::string::npos;
-  if (status.code() != StatusCode::kNotFound || looks_like_path || model.empty() ||
-      std::filesystem::exists(model, failure))
-    return status;
-  return not_found(status.message() +
-                   "; the first argument is the MODEL: to ask the default model, write --prompt \"...\"");
+Result<Chat> open_chat_of(const RunOptions& options) {
+  auto chat = open_chat(options);
+  if (!chat.ok() && chat.status().code() == StatusCode::kNotFound)
+    return explain_missing_model(options.model.model, "--prompt", chat.status());
+  // Now, not before: what comes through a pipe may have needed the while.
+  const bool given = !options.prompt.empty() || !options.prompt_flag.empty();
+  if (chat.ok() && given && !options.quiet) note_unread_stdin("prompt");
+  return chat;
 }
 
 std::string sampling_line(const Chat& chat) {
   const SamplingParams& p = chat.completion.sampling;
-  if (p.policy.rule == TemperatureRule::kFixed) return fmt::format("{}, seed {}", sampling_text(p), p.seed);
+  if (p.policy.rule == TemperatureRule::kFixed)  // a greedy answer needs no seed
+    return sampling_text(p) + (p.temperature <= kGreedyTemperature ? "" : fmt::format(", seed {}", p.seed));
   return fmt::format("{} ({}), top-p {:g}, top-k {}, min-p {:g}, seed {}", policy_text(p.policy), chat.policy_source,
                      p.top_p, p.top_k, p.min_p, p.seed);
 }
@@ -157,10 +161,12 @@ void add_sampling_flags(Flags& flags, RunOptions& o) {
 }
 
 void add_prompt_flags(Flags& flags, CLI::App& app, RunOptions& options) {
-  flags.text("-p,--prompt", options.prompt_flag, "The same, without naming a model");
+  flags.option("-p,--prompt", options.prompt_flag, "The PROMPT, where no MODEL is named");
   flags.text("--system", options.system, "System message");
   app.add_flag("--think,!--no-think", options.think, "Switch the model's reasoning on or off, where its template can")
-      ->envname("HALFBYTE_THINK");
+      ->envname("HALFBYTE_THINK")
+      ->check(Flags::truth_value())
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   flags.option("--think-budget", options.think_budget,
                "Most tokens of reasoning, e.g. 512 or 4K; then the model is made to answer");
   flags.flag("--raw", options.raw, "Send the prompt as it is, without the chat template");

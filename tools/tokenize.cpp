@@ -1,8 +1,6 @@
 // halfbyte tokenize: the tokens of a text.
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/quote.h"
@@ -10,6 +8,7 @@
 #include "json_text.h"
 #include "model_options.h"
 #include "text/tokenizer.h"
+#include "text_input.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -20,6 +19,7 @@ struct TokenizeOptions {
   std::string model;
   std::vector<std::string> words;
   std::string text;
+  bool text_given = false;  // by its flag, empty or not
   bool bos = false, user = false, chat = false, json = false;
 };
 
@@ -50,24 +50,33 @@ std::string result_table(const Tokenizer& tokenizer, const std::vector<int32_t>&
     out +=
         fmt::format("{:>7}  {}{}\n", id, quote(tokenizer.token_bytes(id)), tokenizer.is_special(id) ? "  special" : "");
   }
-  return out + fmt::format("{} tokens\n", ids.size());
+  return out + counted(ids.size(), "token") + "\n";
 }
 
 int run(const TokenizeOptions& options) {
   if (options.bos && (options.user || options.chat)) return fail("--bos goes with neither --user nor --chat");
   if (options.user && options.chat)
     return fail("--user and --chat exclude each other: --chat reads the text as a user's");
-  if (!options.words.empty() && !options.text.empty() && !from_environment("HALFBYTE_TEXT"))
+  if (!options.words.empty() && options.text_given && !from_environment("HALFBYTE_TEXT"))
     return fail("the text is given twice: as an argument and with --text");
   std::string text = options.words.empty() ? options.text : fmt::format("{}", fmt::join(options.words, " "));
-  if (text.empty() && options.words.empty()) {
-    if (stdin_is_terminal()) return fail("there is no text: give one as an argument or pipe one in");
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  const bool given = options.text_given || !options.words.empty();
+  const auto explained = [&](Status status) {
+    return explain_missing_model(options.model, "--text", std::move(status));
+  };
+  if (!given) {
+    if (stdin_is_terminal())
+      return fail(explained(invalid_argument("there is no text: give one as an argument or pipe one in")));
+    auto read = read_stdin_text();
+    if (!read.ok()) return fail(read.status());
+    text = std::move(*read);
   }
   const auto path = model_path(options.model);
-  if (!path.ok()) return fail(path.status());
+  if (!path.ok()) return fail(explained(path.status()));
   const auto model = open_text_model(*path);
-  if (!model.ok()) return fail(model.status());
+  if (!model.ok())
+    return fail(model.status().code() == StatusCode::kNotFound ? explained(model.status()) : model.status());
+  if (given) note_unread_stdin("text");
   const auto ids = encode(*model, options, text);
   if (!ids.ok()) return fail(ids.status());
   const Tokenizer& tokenizer = *model->tokenizer;
@@ -84,12 +93,15 @@ Command add_tokenize(CLI::App& app) {
   Flags flags(app);
   flags.option("MODEL", options->model, kModelHelp);
   flags.words("TEXT", options->words, "What to tokenise (default: stdin, to its last byte)");
-  flags.text("--text", options->text, "The same, without naming a model");
+  const CLI::Option* text = flags.text("--text", options->text, "The TEXT, where no MODEL is named");
   flags.flag("--bos", options->bos, "Add what the model puts before a text");
   flags.flag("--user", options->user, "As text of a request: control tokens in it are plain text");
   flags.flag("--chat", options->chat, "As a user's message in the model's chat template");
   flags.flag("--json", options->json, "{\"ids\": [...], \"pieces\": [...]}");
-  return [options] { return run(*options); };
+  return [options, text] {
+    options->text_given = text->count() > 0;
+    return run(*options);
+  };
 }
 
 }  // namespace halfbyte::tools

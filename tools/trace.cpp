@@ -203,8 +203,8 @@ int trace(const TraceOptions& options) {
   const auto text = given_prompt(options.run);
   if (!text.ok()) return fail(text.status());
   if (!*text) return fail("trace needs a prompt: give one as an argument or pipe one in");
-  auto chat = open_chat(options.run);
-  if (!chat.ok()) return fail(explain_missing_model(options.run, chat.status()));
+  auto chat = open_chat_of(options.run);
+  if (!chat.ok()) return fail(chat.status());
   const auto prompt = make_prompt(*chat, options.run, **text);
   if (!prompt.ok()) return fail(prompt.status());
   const auto outputs = open_outputs(options, *chat);

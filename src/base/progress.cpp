@@ -74,12 +74,32 @@ ProgressBar::ProgressBar(std::string label, std::FILE* stream, bool enabled)
 
 void ProgressBar::update(uint64_t done_bytes, uint64_t total_bytes) {
   if (!enabled_) return;
-  const double now = since_start_.seconds();
-  const bool complete = total_bytes > 0 && done_bytes >= total_bytes;
-  if (last_draw_ >= 0 && now - last_draw_ < kRedrawSeconds && !complete) return;
-  last_draw_ = now;
+  if (!is_time(total_bytes > 0 && done_bytes >= total_bytes)) return;
   // The last column stays free, or some terminals wrap.
-  draw(progress_line(label_, done_bytes, total_bytes, now, std::max(1, terminal_columns(stream_) - 1)));
+  draw(progress_line(label_, done_bytes, total_bytes, last_draw_, std::max(1, terminal_columns(stream_) - 1)));
+}
+
+void ProgressBar::show() {
+  if (enabled_) draw(label_.substr(0, static_cast<size_t>(std::max(1, terminal_columns(stream_) - 1))));
+}
+
+bool ProgressBar::is_time(bool complete) {
+  const double now = since_start_.seconds();
+  if (last_draw_ >= 0 && now - last_draw_ < kRedrawSeconds && !complete) return false;
+  last_draw_ = now;
+  return true;
+}
+
+void ProgressBar::share(uint64_t done, uint64_t total) {
+  if (!enabled_ || !is_time(done >= total)) return;
+  const double percent = total == 0 ? 100.0 : 100.0 * static_cast<double>(done) / static_cast<double>(total);
+  char part[16];
+  std::snprintf(part, sizeof(part), "  %3.0f%%", std::min(100.0, percent));
+  std::string line = label_ + part;
+  const auto columns = static_cast<size_t>(std::max(1, terminal_columns(stream_) - 1));
+  // Where there is no room for both, the share alone.
+  if (line.size() > columns) line.erase(0, label_.size() + 2);
+  draw(line);
 }
 
 void ProgressBar::step(uint64_t done, uint64_t total) {

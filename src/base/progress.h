@@ -30,10 +30,15 @@ class ProgressBar {
   void update(uint64_t done_bytes, uint64_t total_bytes);
   // Work that is counted: "measuring  3 of 5". Always redraws.
   void step(uint64_t done, uint64_t total);
+  // Work in a unit that says nothing to a person: "writing out  47%". Redraws at most ten times a second.
+  void share(uint64_t done, uint64_t total);
+  // Work that says nothing until it is done: the label alone.
+  void show();
   // Clears the line. Later updates are ignored.
   void finish();
 
  private:
+  bool is_time(bool complete);
   void draw(const std::string& line);
 
   std::string label_;

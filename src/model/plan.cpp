@@ -305,6 +305,38 @@ Result<PrecisionPlan> parse_plan(std::string_view text) {
   return std::move(*plan);
 }
 
+std::string plan_to_text(const PrecisionPlan& plan) {
+  std::string text = plan.preset;
+  // What the text says so far: weights move activations along, so each field is compared behind the ones before it.
+  auto preset = plan_preset(plan.preset);
+  PrecisionPlan said = preset.ok() ? std::move(preset).value() : PrecisionPlan{};
+  const auto say = [&](const std::string& prefix, std::string_view field, std::string_view value) {
+    text += "," + prefix + std::string(field) + "=" + std::string(value);
+  };
+  const auto say_linear = [&](const std::string& prefix, LinearPlan& from, const LinearPlan& to) {
+    if (from.weights != to.weights) {
+      say(prefix, "weights", name_of(to.weights));
+      set_weights(from, to.weights);
+    }
+    if (from.activations != to.activations) say(prefix, "activations", name_of(to.activations));
+    if (from.activation_scale != to.activation_scale) say(prefix, "activation_scale", name_of(to.activation_scale));
+  };
+  say_linear("", said.linear, plan.linear);
+  say_linear("head.", said.head, plan.head);
+  if (said.embedding != plan.embedding) say("", "embedding", name_of(plan.embedding));
+  if (said.kv != plan.kv) say("", "kv", name_of(plan.kv));
+  if (said.kv_scale != plan.kv_scale) say("", "kv_scale", name_of(plan.kv_scale));
+  for (const LinearOverride& change : plan.overrides) {
+    for (const std::string& field : change.fields) {
+      say(change.pattern + ":", field,
+          field == "weights"       ? name_of(change.values.weights)
+          : field == "activations" ? name_of(change.values.activations)
+                                   : name_of(change.values.activation_scale));
+    }
+  }
+  return text;
+}
+
 Status check_plan(const PrecisionPlan& plan) {
   HB_TRY(check_linear_plan(plan.linear).with_context("plan"));
   HB_TRY(check_linear_plan(plan.head).with_context("plan: head"));

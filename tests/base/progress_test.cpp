@@ -65,6 +65,20 @@ TEST(ProgressBar, RewritesOneLineAndClearsIt) {
   EXPECT_EQ(out.find('\n'), std::string::npos);
 }
 
+TEST(ProgressBar, SharesAndLabelsOfWorkThatIsNoBytes) {
+  EXPECT_EQ(written([](std::FILE* s) {
+              ProgressBar bar("writing", s, /*enabled=*/true);
+              bar.share(1, 4);
+              bar.share(4, 4);
+            }),
+            "\rwriting   25%\x1b[K\rwriting  100%\x1b[K\r\x1b[K");
+  EXPECT_EQ(written([](std::FILE* s) {
+              ProgressBar bar("reading 1024 tokens", s, /*enabled=*/true);
+              bar.show();
+            }),
+            "\rreading 1024 tokens\x1b[K\r\x1b[K");
+}
+
 TEST(ProgressBar, NothingToClearWithoutAnUpdate) {
   EXPECT_EQ(written([](std::FILE* s) { ProgressBar bar("x", s, /*enabled=*/true); }), "");
 }

@@ -118,6 +118,10 @@ def test_get_model_unknown_name_lists_names(machine):
     assert (result.returncode, result.stdout) == (2, "")
     assert "unknown model 'gpt5'" in result.stderr and "smollm2" in result.stderr
     assert machine.run(str(ROOT / "scripts/get-model")).returncode == 2
+    result = machine.run(str(ROOT / "scripts/get-model"), "smollm2", "extra")
+    assert (result.returncode, result.stdout) == (2, "") and "'extra'" in result.stderr
+    result = machine.run(str(ROOT / "scripts/setup"), "--help")
+    assert result.returncode == 0 and result.stderr.startswith("usage: scripts/setup")
 
 
 def get_model_from(machine, tmp_path, member, data):
@@ -239,6 +243,7 @@ def test_quickstart_builds_quietly_and_asks(machine, tmp_path):
 def test_test_script_refuses_unknown_options(machine):
     result = machine.run(str(ROOT / "scripts/test"), "--fast")
     assert result.returncode == 2 and "unknown option '--fast'" in result.stderr and "usage: scripts/test" in result.stderr
+    assert result.stderr.startswith("error: "), "what is wrong comes first"
     assert machine.run(str(ROOT / "scripts/test"), "--fuzz", "soon").returncode == 2
 
 

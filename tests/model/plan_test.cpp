@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "model/plan_fields.h"
+
 namespace halfbyte {
 namespace {
 
@@ -39,6 +41,19 @@ TEST(Plan, PresetsAreWhatTheirNamesSay) {
   EXPECT_EQ(parse("int3").linear.weights, WeightKind::kInt3);
   EXPECT_EQ(parse("int4").linear.activations, ActivationKind::kBF16);
   EXPECT_EQ(parse("w4a4").kv, KvKind::kBF16);
+}
+
+TEST(Plan, ATextHasOnlyWhatDiffersFromThePreset) {
+  for (const std::string& name : plan_preset_names()) EXPECT_EQ(plan_to_text(parse(name)), name);
+  for (const std::string text :
+       {"w4a4,kv=fp8,layers.0.*:weights=bf16", "bf16,weights=nvfp4,activations=fp4,activation_scale=static,kv_scale=1",
+        "w4a16,head.weights=mxfp4,head.activations=fp8,embedding=f32",
+        "w4a8,layers.?.mlp.*:weights=mxfp4,layers.?.mlp.*:activations=fp4,lm_head:activation_scale=static"}) {
+    EXPECT_EQ(plan_to_text(parse(text)), text);
+    EXPECT_EQ(parse(plan_to_text(parse(text))), parse(text));
+  }
+  // Weights that take their activations along: said once.
+  EXPECT_EQ(plan_to_text(parse("w4a4, weights=bf16, kv=bf16")), "w4a4,weights=bf16");
 }
 
 TEST(Plan, FieldsAndPatternsChangeAPreset) {

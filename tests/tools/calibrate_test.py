@@ -107,9 +107,9 @@ def test_prompts_are_checked_before_the_first_is_answered(halfbyte, model, tmp_p
     (["reset", "MODEL", "--prompts", "x", "--t-low-grid", "0.1"], ["--t-low-grid", "--task"]),
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1", "--t-low", "0.1"], ["--t-low-grid"]),
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "warm"], ["--t-low-grid"]),
-    *[(["reset", "MODEL", "--questions", "Q", f"--t-low={bad}"], ["--t-low", "0 to 100"])
-      for bad in ("-1", "nan", "inf", "1e30")],
-    (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1,nan"], ["--t-low-grid", "0 to 100"]),
+    *[(["reset", "MODEL", "--questions", "Q", f"--t-low={bad}"], ["--t-low", expected])
+      for bad, expected in (("-1", "0 to 100"), ("nan", "expected a number"), ("inf", "expected a number"), ("1e30", "0 to 100"))],
+    (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1,nan"], ["--t-low-grid", "expected a number"]),
 ])
 def test_bad_input(halfbyte, model, questions, arguments, words):
     names = {"MODEL": model, "Q": questions}

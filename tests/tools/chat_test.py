@@ -86,12 +86,19 @@ def test_settings(model):
     assert t.finish() == 0
 
 
-def test_bad_sampling_is_refused_and_the_conversation_goes_on(model):
+def test_a_parameter_is_refused_when_it_is_set_and_the_old_one_stays(model):
     t = start(model)
-    ask(t, "/set parameter top_p 7")
-    assert "error:" in ask(t, "Hi")
-    ask(t, "/set parameter top_p 1")
+    for setting in ("temperature nan", "temperature -1", "top_p 7", "top_k -4", "max_tokens", "max_tokens 0", "temperature", "seed -1", ""):
+        assert "error:" in ask(t, f"/set parameter {setting}".strip()), setting
+    assert "error: /set needs what to set" in ask(t, "/set")
+    assert "greedy" in ask(t, "/show")
+    assert "sampling  temperature 0.5, " in ask(t, "/set parameter temperature 0.5")
+    assert "max_tokens 2048" in ask(t, "/set parameter max_tokens 2K")
     assert "Done" in ask(t, "Hi")
+    t.send("/bye\n")
+    assert t.finish() == 0
+    t = start(model, "--policy", "reset")
+    assert "error: the policy reset chooses the temperature" in ask(t, "/set parameter temperature 0.5")
     t.send("/bye\n")
     assert t.finish() == 0
 
@@ -134,6 +141,20 @@ def test_interrupt_at_the_prompt_clears_the_line(model):
     assert "Done" in ask(t, "Hi")
     t.send("\x04")
     assert t.finish() == 0
+
+
+def test_a_long_wait_shows_that_it_lives(model):
+    t = Terminal("run", model, "x " * 600)
+    assert t.finish() == 0 and re.search(r"reading \d{4} tokens", t.seen) and "Done" in t.seen
+    t = Terminal("inspect", model, model)
+    assert t.finish() == 0 and re.search(r"comparing +\d+%", t.seen), t.seen
+    t = Terminal("bench", "--synthetic", "tiny", "--policy-cost", "--tokens", "4")
+    assert t.finish() == 0 and re.search(r"measuring +\d+%", t.seen) and not re.search(r"measuring[^\r]* B of ", t.seen)
+
+
+def test_an_empty_prompt_opens_no_conversation(model):
+    t = Terminal("run", model, "")
+    assert t.finish() == 2 and "the prompt is empty" in t.seen
 
 
 def test_one_answer_on_a_terminal_says_what_it_did(model):

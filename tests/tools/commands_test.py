@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 
+import numpy as np
 import pytest
 import tiny_chat
 from conftest import BINARY, ROOT, clean_environment
@@ -101,6 +102,47 @@ def test_inspect_kernels(halfbyte):
     assert r.code == 0 and "linear_nvfp4_a16" in r.out and "ref" in r.out
 
 
+def test_inspect_tables_as_json(halfbyte):
+    kernels = json.loads(halfbyte("inspect", "--kernels", "--json").out)["kernels"]
+    assert {"linear_nvfp4_a16_ref"} <= {k["name"] for k in kernels} and any(k["runs_here"] for k in kernels)
+    devices = json.loads(halfbyte("inspect", "--devices", "--json").out)
+    assert devices["cpu"]["threads"] >= 1 and isinstance(devices["cuda"], str)
+
+
+def test_inspect_compares_other_shapes_in_line(halfbyte, model, tmp_path):
+    other = pathlib.Path(tiny_chat.write_model(tmp_path / "other"))
+    tiny_chat.write_safetensors(other / "model.safetensors", tiny_chat.tensors() | {"model.norm.weight": np.ones(1024, np.float32)})
+    out = halfbyte("inspect", model, other).out.splitlines()
+    row = next(line for line in out if "model.norm.weight" in line)
+    assert "not compared" in row and row.endswith("; other shape: [272] and [1024]")
+    assert row.index("not compared") + len("not compared") == out[0].index("NaN") + len("NaN"), out
+
+
+# What a command would pass over in silence is refused.
+@pytest.mark.parametrize("args, words", [
+    (["inspect", "MODEL", "--kernels", "avx2"], ["MODEL", "--use-kernels"]),
+    (["inspect", "--devices", "--kernels"], ["one of them"]),
+    (["inspect", "MODEL", "MODEL", "--fit"], ["--fit has no effect with two models"]),
+    (["inspect", "MODEL", "MODEL", "--plan", "w4a4"], ["--plan has no effect with two models"]),
+    (["inspect", "MODEL", "--batch", "4"], ["--batch has no effect without --fit"]),
+    (["inspect", "MODEL", "--ctx", "64"], ["--ctx has no effect without --fit"]),
+    (["bench", "MODEL", "--policy-cost", "--batch", "4"], ["--batch has no effect with --policy-cost"]),
+    (["bench", "MODEL", "--policy-cost", "--stepped"], ["--policy-cost has no effect with --stepped"]),
+    (["bench", "MODEL", "--roofline"], ["MODEL has no effect with --roofline"]),
+    (["run", "MODEL", "Hi", "-q", "-v"], ["--verbose and --quiet"]),
+    (["trace", "MODEL", "Hi", "--jsonl", "-", "--html", "-"], ["--jsonl and --html"])])
+def test_an_option_without_effect_is_refused(halfbyte, model, args, words):
+    r = halfbyte(*[model if a == "MODEL" else a for a in args])
+    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1
+    for word in words:
+        assert word in r.err, r.err
+
+
+def test_a_variable_that_has_no_effect_here_is_passed_over(halfbyte, model):
+    assert halfbyte("inspect", model, env=clean_environment(HALFBYTE_CTX="64", HALFBYTE_BATCH="2")).code == 0
+    assert halfbyte("run", model, "Hi", "-v", env=clean_environment(HALFBYTE_QUIET="1")).code == 0
+
+
 # --- tokenize ---
 
 def test_tokenize_json(halfbyte, model):
@@ -150,6 +192,17 @@ def test_bench_json(halfbyte, model):
 def test_bench_table_and_synthetic(halfbyte):
     r = halfbyte("bench", "--synthetic", "tiny", "--batch", 3, *BENCH)
     assert r.code == 0 and "decode batch 3" in r.out and "of read" in r.out
+
+
+def test_bench_fits_its_prompt_into_a_short_context(halfbyte):
+    r = halfbyte("bench", "--synthetic", "tiny", "--tokens", 2, "--repeat", 1, "--json")
+    assert r.code == 0 and json.loads(r.out)["cases"][0]["name"] == "prompt 511"
+    head, prompt, decode = halfbyte("bench", "--synthetic", "tiny", *BENCH).out.splitlines()[-3:]
+    assert len(head) == len(prompt) == len(decode), "columns are aligned"
+    r = halfbyte("bench", "--synthetic", "tiny", "--prompt-tokens", 512)
+    assert r.code == 2 and "--prompt-tokens is 512, expected at most 511" in r.err
+    r = halfbyte("bench", "--synthetic", "tiny", "--context", "1M")
+    assert r.code == 2 and "--context 1048576 and 64 tokens to decode" in r.err
 
 
 def test_bench_stepped_answers_each_line(halfbyte):
@@ -213,6 +266,7 @@ def test_help(halfbyte):
     for command in COMMANDS:
         r = halfbyte(command, "--help")
         assert r.code == 0 and r.out and r.err == ""
+        assert "{false}" not in r.out and not re.search(r"([A-Z]+):\1 in", r.out)
 
 
 def options_of(halfbyte, command):

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 
@@ -67,7 +68,7 @@ def test_full_disk_behind_stdout(model, tmp_path, args):
     args = [model if a == "MODEL" else tmp_path / "out" if a == "OUT" else a for a in args]
     with open("/dev/full", "w") as full:
         code, _, err = finish(start(args, stdout=full))
-    assert code == 2 and "stdout cannot be written" in err and err.count("\n") == 1
+    assert code == 2 and "stdout cannot be written: No space left" in err and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -222,6 +223,55 @@ def test_a_bad_value_of_the_environment_names_its_variable(halfbyte, model):
     assert r.code == 2 and "HALFBYTE_TEMPERATURE" not in r.err
 
 
+@pytest.mark.parametrize("variable", ["SAMPLES", "LIMIT", "CONCURRENT", "REPEAT", "WARMUP", "LEVELS", "FIT", "CHAT", "T_LOW", "TOP_P", "INSPECT_KERNELS", "OUT"])
+def test_a_variable_of_another_command_means_nothing(halfbyte, model, variable):
+    env = clean_environment(**{f"HALFBYTE_{variable}": "x"})
+    assert halfbyte("inspect" if variable in ("TOP_P", "CHAT") else "tokenize" if variable in ("FIT", "INSPECT_KERNELS") else "run", model,
+                    *([] if variable in ("TOP_P", "CHAT") else ["Hi"]), env=env).code == 0
+
+
+def test_help_comes_whatever_the_environment_says(halfbyte):
+    env = clean_environment(HALFBYTE_TOP_P="x", HALFBYTE_FIT="maybe")
+    for command in ("run", "inspect"):
+        r = halfbyte(command, "--help", env=env)
+        assert r.code == 0 and "--threads" in r.out and r.err == ""
+
+
+@pytest.mark.parametrize("variable, value, words", [
+    ("PLAN", "w2a2", "--plan: plan 'w2a2' is not known"), ("KV", "int3", "--kv: "), ("KERNELS", "sse", "--kernels: "), ("DEVICE", "gpu", "--device: "),
+    ("POLICY", "warm", "--policy: "), ("JSON", "2", "--json: is '2', expected true or false"), ("THINK", "2", "expected true or false"),
+    ("THREADS", "many", "--threads: ")])
+def test_a_refused_variable_is_named(halfbyte, model, variable, value, words):
+    r = halfbyte("run", model, "Hi", env=clean_environment(**{f"HALFBYTE_{variable}": value}))
+    assert r.code == 2 and words in r.err and f"(from HALFBYTE_{variable})" in r.err and r.err.count("\n") == 1, r.err
+
+
+def test_each_command_has_a_variable_of_its_own_for_what_it_writes(halfbyte, model, tmp_path):
+    env = clean_environment(HALFBYTE_QUANTIZE_OUT=str(tmp_path / "out"))
+    assert halfbyte("quantize", model, "-q", env=env).code == 0 and (tmp_path / "out" / "config.json").exists()
+
+
+@pytest.mark.parametrize("args, words", [
+    (["--frob"], ["'--frob' is no option of halfbyte itself", "run, inspect"]),
+    (["--max-tokens", "3", "run", "MODEL", "Hi"], ["'--max-tokens'", "a command comes first"]),
+    (["run", "MODEL", "Hi", "--max-tokens"], ["--max-tokens: the value is missing"]),
+    (["run", "MODEL", "Hi", "--max-tokens", "--raw"], ["--max-tokens: '--raw' is not a size"]),
+    (["run", "MODEL", "Hi", "--ctx", "64", "--ctx", "65"], ["--ctx: is given 2 times, expected once"]),
+    (["run", "MODEL", "Hi", "--think", "--no-think"], ["--think: is given 2 times (--no-think counts)"]),
+    (["run", "MODEL", "Hi", "--temperature", "0x1"], ["--temperature: is '0x1', expected a number"]),
+    (["run", "MODEL", "Hi", "--temperature", "nan"], ["--temperature: is 'nan', expected a number"]),
+    (["run", "MODEL", "Hi", "--top-p", "1e999"], ["--top-p: is '1e999', expected a number"]),
+    (["bench", "MODEL", "--repeat", "99999999999"], ["--repeat: is '99999999999', expected a whole number from 1 to "]),
+    (["bench", "MODEL", "--repeat", "1.5"], ["--repeat: is '1.5', expected a whole number"]),
+    (["bench", "MODEL", "--warmup", "-1"], ["--warmup: is '-1', expected a whole number from 0"]),
+    (["eval", "MODEL", "--levels", "1,b"], ["--levels: is '1,b', expected a whole number"])])
+def test_what_the_parser_refuses_is_said_in_plain_words(halfbyte, model, args, words):
+    r = halfbyte(*[model if a == "MODEL" else a for a in args])
+    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1
+    for word in words:
+        assert word in r.err, r.err
+
+
 def test_a_pattern_that_matches_nothing(halfbyte, model):
     r = halfbyte("run", model, "Hi", "--plan", "w4a16,layer.0.*:weights=bf16")
     assert r.code == 2 and "'layer.0.*'" in r.err and "lm_head" in r.err
@@ -234,6 +284,10 @@ def test_a_model_by_its_name_on_the_hub(halfbyte):
     assert r.code == 2 and "--prompt" in r.err
 
 
-def test_no_home(halfbyte):
-    r = halfbyte("run", "-p", "Hi", env=clean_environment(HOME=None, XDG_CACHE_HOME=None))
-    assert r.code == 2 and "HOME is not set" in r.err
+def test_no_home(tmp_path):
+    copy = tmp_path / "a" / "b" / "c" / "d" / "halfbyte"  # far from the model that lies in the tree
+    copy.parent.mkdir(parents=True)
+    shutil.copy2(BINARY, copy)
+    r = subprocess.run([copy, "run", "-p", "Hi"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                       env=clean_environment(HOME=None, XDG_CACHE_HOME=None))
+    assert r.returncode == 2 and "HOME is not set" in r.stderr

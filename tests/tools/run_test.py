@@ -1,6 +1,7 @@
 """halfbyte run: one prompt, pipes, JSON, flags, interruption."""
 
 import json
+import os
 import signal
 import subprocess
 
@@ -81,12 +82,12 @@ def test_stop_tokens_come_from_the_model(halfbyte, tmp_path):
 
 
 def test_sampling_defaults_come_from_the_model_and_are_printed(halfbyte, model, tmp_path):
-    assert "sampling  greedy, seed " in halfbyte("run", model, "Hi", "--verbose").err
+    assert "sampling  greedy\n" in halfbyte("run", model, "Hi", "--verbose").err
     other = tiny_chat.write_model(tmp_path / "m", generation={"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20})
     r = halfbyte("run", other, "Hi", "--verbose", "--seed", 3)
     assert "sampling  temperature 0.6, top-p 0.95, top-k 20, seed 3" in r.err
     r = halfbyte("run", other, "Hi", "--verbose", "--temperature", "0", "--repetition-penalty", "1.1")
-    assert "sampling  greedy, repetition penalty 1.1, seed " in r.err
+    assert "sampling  greedy, repetition penalty 1.1\n" in r.err
 
 
 def test_seeds_repeat(halfbyte, model):
@@ -126,7 +127,11 @@ def test_think_budget_ends_the_reasoning_in_the_same_request(halfbyte, model):
 def test_plans_and_kernels(halfbyte, model):
     for plan in ("bf16", "w4a16", "w4a8", "w4a4", "w4a16-mxfp4", "w4a4,kv=f32"):
         out = json.loads(halfbyte("run", model, "Hi", "--json", "--plan", plan).out)
-        assert (out["text"], out["plan"]) == ("Done", plan.split(",")[0])
+        assert (out["text"], out["plan"]) == ("Done", plan)
+    # Two plans that differ look different, however they were said.
+    typed = json.loads(halfbyte("run", model, "Hi", "--json", "--plan", "w4a4, layers.0.*:weights=bf16", "--kv", "fp8").out)["plan"]
+    assert typed == "w4a4,kv=fp8,layers.0.*:weights=bf16"
+    assert json.loads(halfbyte("run", model, "Hi", "--json", "--plan", typed).out)["plan"] == typed
     r = halfbyte("run", model, "Hi", "--kernels", "ref", "--threads", 1, "--verbose")
     assert r.out == "Done\n" and "kernels   ref" in r.err
 
@@ -198,7 +203,8 @@ def test_entropies(halfbyte, model):
     assert len(out["entropies"]) == out["completion_tokens"] == 9
     assert all(0 <= h < 5 for h in out["entropies"])
     # Colours are for terminals.
-    assert halfbyte("run", model, "Hi", "--entropy").out == "Done\n"
+    r = halfbyte("run", model, "Hi", "--entropy")
+    assert r.out == "Done\n" and "note: --entropy colours a terminal and has no effect here" in r.err
 
 
 def test_policy(halfbyte, model):
@@ -209,3 +215,66 @@ def test_policy(halfbyte, model):
     assert halfbyte("run", model, "Hi", "-q", "--policy", "reset").err == ""
     r = halfbyte("run", model, "Hi", "--policy", "reset", "--temperature", 0.6)
     assert r.code == 2 and "leave out --temperature" in r.err
+
+
+def test_an_answer_that_shows_nothing_says_why(halfbyte, model, tmp_path):
+    r = halfbyte("run", model, "Hi", "--max-tokens", 3)
+    assert (r.code, r.out) == (0, "") and "note: cut after 3 tokens, all of them reasoning" in r.err and "raise --max-tokens" in r.err
+    assert halfbyte("run", model, "Hi", "--max-tokens", 3, "--quiet").err == ""
+    assert halfbyte("run", model, "Hi", "--max-tokens", 3, "--json").err == ""
+    assert halfbyte("run", model, "Hi", "--max-tokens", 3, "--reasoning", "show").err == ""
+    stops_early = tiny_chat.write_model(tmp_path / "m", generation={"eos_token_id": 256 + tiny_chat.ADDED.index("</think>")})
+    assert "note: no answer: the model ended after 4 tokens of reasoning" in halfbyte("run", stops_early, "Hi").err
+    assert "note: the answer is empty: it ended after 1 token\n" in halfbyte("run", model, "w", "--raw").err
+
+
+def test_an_answer_that_goes_in_circles_says_so(halfbyte, model):
+    r = halfbyte("run", model, "z", "--raw", "--max-tokens", 100)
+    assert r.code == 0 and "note: cut after 100 tokens: the answer repeats itself" in r.err
+    assert halfbyte("run", model, "z", "--raw", "--max-tokens", 20).err == ""
+
+
+def test_an_empty_prompt_is_refused_and_stdin_is_not_read(model):
+    for args in (["run", model, ""], ["run", model, "-p", ""], ["trace", model, "--jsonl", "-", ""]):
+        # stdin stays open: a command that reads it does not end.
+        process = subprocess.Popen([BINARY, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+        assert process.wait(timeout=60) == 2, args
+        assert b"empty" in process.stderr.read(), args
+
+
+def test_an_empty_text_has_no_tokens(halfbyte, model):
+    for args in ([""], ["--text", ""]):
+        r = halfbyte("tokenize", model, *args, stdin="abc")
+        assert r.code == 0 and r.out == "0 tokens\n"
+    assert halfbyte("tokenize", model, "a").out.endswith("1 token\n")
+
+
+def test_text_on_stdin_beside_a_prompt_is_not_dropped_in_silence(halfbyte, model, tmp_path):
+    for args in (["run", model, "Hi"], ["run", model, "-p", "Hi"], ["tokenize", model, "Hi"]):
+        r = halfbyte(*args, stdin="more\n")
+        assert r.code == 0 and "note: there is text on stdin, and it is not read" in r.err and r.err.count("\n") == 1
+        assert r.out == halfbyte(*args).out and halfbyte(*args).err == ""
+    assert halfbyte("run", model, "Hi", "-q", stdin="more\n").err == ""
+    # A stdin that stays open, and one that is a file.
+    process = subprocess.Popen([BINARY, "run", model, "Hi"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+    assert (process.wait(timeout=60), process.stderr.read()) == (0, b"")
+    (tmp_path / "text").write_text("more")
+    with open(tmp_path / "text") as file:
+        r = subprocess.run([BINARY, "run", model, "Hi"], stdin=file, capture_output=True, env=clean_environment())
+    assert b"there is text on stdin" in r.stderr
+
+
+def test_a_prompt_in_the_place_of_the_model(halfbyte, tmp_path):
+    for args, flag in ((["run", "Why is the sky blue?"], "--prompt"), (["run", "Why", "is"], "--prompt"), (["tokenize", "Hello world"], "--text")):
+        r = halfbyte(*args)
+        assert r.code == 2 and f"the first argument is the MODEL: to ask the default model, write {flag}" in r.err, r.err
+    assert "first argument" not in halfbyte("run", tmp_path / "none", "Hi").err
+
+
+def test_stdin_without_end_is_refused(model):
+    for command in ("run", "tokenize"):
+        with open("/dev/zero") as endless:
+            r = subprocess.run([BINARY, command, model], stdin=endless, capture_output=True, env=clean_environment(), timeout=60)
+        assert r.returncode == 2 and b"stdin has more than 16.0 MiB" in r.stderr
+    r = subprocess.run([BINARY, "run", model], stdin=os.open(model, os.O_RDONLY), capture_output=True, env=clean_environment())
+    assert r.returncode == 2 and b"stdin cannot be read: Is a directory" in r.stderr
