@@ -140,3 +140,16 @@ def quantise_fp8_rows(x, scale=None):
     scale = np.where(finite, scale, F32(np.nan)).astype(F32)
     safe = np.where(finite, scale, F32(1))[:, None]
     return np.where(finite[:, None], e4m3_encode(x / safe), np.uint8(0)).astype(np.uint8), scale
+
+
+def round_int_groups(w, bits, group=128):
+    """Weights rounded to `bits`-bit integers in groups along K, asymmetric: a study format, kept as values and not packed."""
+    w, levels = f32(w), F32(2**bits - 1)
+    out = np.empty_like(w)
+    for begin in range(0, w.shape[1], group):
+        x = w[:, begin:begin + group]
+        low, high = np.minimum(x.min(axis=1, keepdims=True), F32(0)), np.maximum(x.max(axis=1, keepdims=True), F32(0))
+        step = np.maximum((high - low) / levels, F32(1e-8))
+        zero = np.rint(-low / step)
+        out[:, begin:begin + group] = (np.clip(np.rint(x / step) + zero, F32(0), levels) - zero) * step
+    return out

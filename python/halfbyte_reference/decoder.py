@@ -1,6 +1,6 @@
 """A whole decoder (Llama, Qwen2, Qwen3) under a precision plan, in the contract's order: what an engine's logits are.
 
-Plans: f32, bf16, w4a16, w4a8, w4a4 and the -mxfp4 forms of the last three, as include/halfbyte/plan.h presets them (head
+Plans: f32, bf16, w4a16, w4a8, w4a4 and the -mxfp4 forms of the last three, int4, int3, as include/halfbyte/plan.h presets them (head
 and embedding BF16, KV BF16 unless another format is named; f32: everything float32). `a16i16` chooses the fast form of W4A16 (docs/numerics.md 3.2).
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .arith import F32
 from .attention import attention
-from .blocks import quantise_mxfp4, quantise_nvfp4_weight, tensor_alpha
+from .blocks import quantise_mxfp4, quantise_nvfp4_weight, round_int_groups, tensor_alpha
 from .formats import bf16_round
 from .kv import read_kv, write_kv
 from .linear import linear_fp4, linear_plain, quantise_rows
@@ -19,7 +19,8 @@ from .vector import rmsnorm, rope, silu
 # plan -> (weight format, activation mode)
 PLANS = {"f32": ("f32", "f32"), "bf16": ("bf16", "bf16"),
          "w4a16": ("nvfp4", "a16"), "w4a8": ("nvfp4", "a8_per_token"), "w4a4": ("nvfp4", "a4_per_token"),
-         "w4a16-mxfp4": ("mxfp4", "a16"), "w4a8-mxfp4": ("mxfp4", "a8"), "w4a4-mxfp4": ("mxfp4", "a4")}
+         "w4a16-mxfp4": ("mxfp4", "a16"), "w4a8-mxfp4": ("mxfp4", "a8"), "w4a4-mxfp4": ("mxfp4", "a4"),
+         "int4": ("int4", "bf16"), "int3": ("int3", "bf16")}
 
 
 def rope_rule(config):
@@ -74,6 +75,8 @@ class Linear:
 
     def __init__(self, w, bias, plan, a16i16, shares=()):
         self.format, mode = PLANS[plan]
+        if self.format in ("int4", "int3"):  # rounded once, then a BF16 weight
+            w, self.format = round_int_groups(w, int(self.format[3:])), "bf16"
         self.mode = "a16i16" if a16i16 and mode == "a16" else mode
         self.bias = bias
         if self.format == "nvfp4":

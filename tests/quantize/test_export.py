@@ -121,7 +121,7 @@ def test_reads_with_safetensors(exported):
     _, out, _ = exported
     with safe_open(out / "model.safetensors", "np") as f:
         names = set(f.keys())
-        assert f.metadata() == {"format": "pt"}
+        assert f.metadata() == {"format": "pt", "producer": "halfbyte"}
         for layer in range(2):
             for module in SHAPES:
                 prefix = f"model.layers.{layer}.{module}."
