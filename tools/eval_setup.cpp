@@ -89,6 +89,21 @@ std::string policy_json(const TemperaturePolicy& p) {
   return out.dump();
 }
 
+// FNV-1a over what is asked and what counts as right: results are of these questions, whatever their file is called.
+uint64_t fingerprint(std::span<const Question> questions) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    hash = (hash ^ 0xFFu) * 0x100000001b3u;  // ends a text: no UTF-8 holds it
+  };
+  for (const Question& q : questions) {
+    add(q.id);
+    add(q.prompt);
+    add(q.answer);
+  }
+  return hash;
+}
+
 std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   const SamplingParams& s = setup.options.sampling;
   Json out{{"halfbyte_eval", 2},
@@ -99,11 +114,14 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"n", setup.questions.size()},
            {"first", setup.questions.front().id},
            {"last", setup.questions.back().id},
+           {"fingerprint", fmt::format("{:016x}", fingerprint(setup.questions))},
            {"samples", flags.samples},
            {"seed", flags.seed},
            {"temperature", s.temperature},
            {"top_p", s.top_p},
            {"top_k", s.top_k},
+           {"min_p", s.min_p},
+           {"penalties", {s.repetition_penalty, s.frequency_penalty, s.presence_penalty}},
            {"max_tokens", setup.options.max_tokens},
            {"think", flags.think}};
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));

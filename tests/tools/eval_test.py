@@ -131,6 +131,19 @@ def test_bad_input(halfbyte, answerer, questions, arguments, words):
         assert word in lines[0]
 
 
+def test_results_of_other_questions_are_refused(halfbyte, answerer, questions, tmp_path):
+    """The ids are the same, what is asked or counts as right is not."""
+    out = tmp_path / "r.jsonl"
+    ask(halfbyte, answerer, questions, "-o", out)
+    before, text = out.read_bytes(), questions.read_text()
+    for old, new in [("What is 3?", "What was 3?"), ('"answer": "8"', '"answer": "7"')]:
+        questions.write_text(text.replace(old, new))
+        r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "-o", out)
+        assert r.code == 2 and r.err.count("\n") == 1 and out.read_bytes() == before, r.err
+    questions.write_text(text)
+    assert ask(halfbyte, answerer, questions, "-o", out)["accuracy"] == 0.75
+
+
 def test_results_of_other_settings_are_refused(halfbyte, answerer, questions, tmp_path):
     ask(halfbyte, answerer, questions, "-o", tmp_path / "r.jsonl")
     before = (tmp_path / "r.jsonl").read_bytes()
