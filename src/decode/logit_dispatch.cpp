@@ -30,32 +30,21 @@ const LogitFns& logit_fns(std::string_view kernels) {
   return best_logit_fns();
 }
 
-namespace {
+void ChunkSums::add(const ChunkSums& next) {
+  z += next.z;
+  s += next.s;
+}
 
-LogitSums finish(double z, double s) {
+LogitSums ChunkSums::finish() const {
   const double log_z = log64(z);
   return {log_z, log_z - s / z};
 }
 
-}  // namespace
-
-LogitSums fold_chunks(std::span<const ChunkSums> chunks) {
-  double z = 0, s = 0;
-  for (const ChunkSums& chunk : chunks) {
-    z += chunk.z;
-    s += chunk.s;
-  }
-  return finish(z, s);
-}
-
 LogitSums LogitFns::sums(const float* logits, int64_t count, float max) const {
-  double z = 0, s = 0;
-  for (int64_t begin = 0; begin < count; begin += kLogitChunk) {
-    const ChunkSums chunk = chunk_sums(logits + begin, std::min(kLogitChunk, count - begin), max);
-    z += chunk.z;
-    s += chunk.s;
-  }
-  return finish(z, s);
+  ChunkSums total;
+  for (int64_t begin = 0; begin < count; begin += kLogitChunk)
+    total.add(chunk_sums(logits + begin, std::min(kLogitChunk, count - begin), max));
+  return total.finish();
 }
 
 }  // namespace halfbyte

@@ -20,6 +20,9 @@ inline constexpr int64_t kLogitChunk = 4096;
 
 struct ChunkSums {
   double z = 0, s = 0;  // sum of e, sum of e * (l - max), e = exp(l - max)
+
+  void add(const ChunkSums& next);  // the chunk behind those that are in it
+  LogitSums finish() const;
 };
 
 struct LogitFns {
@@ -33,9 +36,6 @@ struct LogitFns {
 
   LogitSums sums(const float* logits, int64_t count, float max) const;
 };
-
-// Of chunks in order.
-LogitSums fold_chunks(std::span<const ChunkSums> chunks);
 
 // Every form that this CPU runs, the best last.
 std::span<const LogitFns* const> logit_fns_here();

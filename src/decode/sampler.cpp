@@ -64,30 +64,34 @@ Sampler::Sampler(int64_t vocab, const LogitFns& fns, ThreadPool* pool)
   raw_.resize(static_cast<size_t>(vocab));
 }
 
-LogitSums Sampler::sums(std::span<const float> logits, float max) {
-  const auto count = static_cast<int64_t>(logits.size());
-  if (pool_ == nullptr) return fns_->sums(logits.data(), count, max);
+// body(chunk, its first logit, its logits) for all chunks of a row, on all threads; returns how many there are.
+template <class Body>
+int64_t Sampler::for_chunks(int64_t count, const Body& body) {
   const int64_t chunks = chunks_of(count);
   pool_->parallel_for(chunks, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t c = begin; c < end; ++c) {
       const int64_t first = c * kLogitChunk;
-      chunks_[static_cast<size_t>(c)] =
-          fns_->chunk_sums(logits.data() + first, std::min(kLogitChunk, count - first), max);
+      body(static_cast<size_t>(c), first, std::min(kLogitChunk, count - first));
     }
   });
-  return fold_chunks(std::span(chunks_).first(static_cast<size_t>(chunks)));
+  return chunks;
+}
+
+LogitSums Sampler::sums(std::span<const float> logits, float max) {
+  const auto count = static_cast<int64_t>(logits.size());
+  if (pool_ == nullptr) return fns_->sums(logits.data(), count, max);
+  const int64_t chunks = for_chunks(
+      count, [&](size_t c, int64_t first, int64_t n) { chunks_[c] = fns_->chunk_sums(logits.data() + first, n, max); });
+  ChunkSums total;
+  for (int64_t c = 0; c < chunks; ++c) total.add(chunks_[static_cast<size_t>(c)]);
+  return total.finish();
 }
 
 uint64_t Sampler::fill_weights(std::span<const float> logits, float max, float temperature) {
   const auto count = static_cast<int64_t>(logits.size());
   if (pool_ == nullptr) return fns_->weights(logits.data(), count, max, temperature, weights_.data());
-  const int64_t chunks = chunks_of(count);
-  pool_->parallel_for(chunks, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t c = begin; c < end; ++c) {
-      const int64_t first = c * kLogitChunk;
-      totals_[static_cast<size_t>(c)] = fns_->weights(logits.data() + first, std::min(kLogitChunk, count - first), max,
-                                                      temperature, weights_.data() + first);
-    }
+  const int64_t chunks = for_chunks(count, [&](size_t c, int64_t first, int64_t n) {
+    totals_[c] = fns_->weights(logits.data() + first, n, max, temperature, weights_.data() + first);
   });
   return std::accumulate(totals_.begin(), totals_.begin() + chunks, uint64_t{0});
 }

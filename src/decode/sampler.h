@@ -50,6 +50,8 @@ class Sampler {
     int32_t token;
   };
 
+  template <class Body>
+  int64_t for_chunks(int64_t count, const Body& body);
   LogitSums sums(std::span<const float> logits, float max);
   uint64_t fill_weights(std::span<const float> logits, float max, float temperature);
   void top_logprobs(std::span<const float> logits, int count, float max, const LogitSums& sums,
