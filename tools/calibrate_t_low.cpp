@@ -4,6 +4,7 @@
 
 #include "base/progress.h"
 #include "decode/reset.h"
+#include "eval_setup.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -12,12 +13,7 @@ Result<std::vector<SampleResult>> answer(Chat& chat, std::span<const Question> q
                                          const std::string& label) {
   ProgressBar bar(label);
   ResultsFile results;
-  int64_t last_done = -1;
-  HB_TRY(evaluate(*chat.engine, chat.text, questions, options, results, [&](int64_t done, int64_t total, int64_t) {
-           if (done != last_done) bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
-           last_done = done;
-           return !interrupted();
-         }).status());
+  HB_TRY(evaluate(*chat.engine, chat.text, questions, options, results, answer_progress(bar)).status());
   bar.finish();
   return results.results();
 }

@@ -129,6 +129,14 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   return out.dump();
 }
 
+OnEvalProgress answer_progress(ProgressBar& bar) {
+  return [&bar, last_done = int64_t{-1}](int64_t done, int64_t total, int64_t) mutable {
+    if (done != last_done) bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    last_done = done;
+    return !interrupted();
+  };
+}
+
 Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::string& label) {
   EvalRun run;
   if (flags.out.empty()) {
@@ -139,14 +147,8 @@ Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::st
   ProgressBar bar(label, stderr, stderr_is_terminal() && !flags.quiet);
   const Stopwatch clock;
   hold_interrupts();
-  int64_t last_done = -1;
-  const auto tokens = evaluate(*setup.engine, setup.text, setup.questions, setup.options, *run.results,
-                               [&](int64_t done, int64_t total, int64_t) {
-                                 if (done != last_done)
-                                   bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
-                                 last_done = done;
-                                 return !interrupted();
-                               });
+  const auto tokens =
+      evaluate(*setup.engine, setup.text, setup.questions, setup.options, *run.results, answer_progress(bar));
   const double seconds = clock.seconds();
   bar.finish();
   HB_TRY(tokens.status());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "eval/evaluate.h"
 #include "model_options.h"
 #include "policy_options.h"
@@ -44,6 +45,9 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags);
 std::string policy_json(const TemperaturePolicy& policy);
 // All that the results depend on, in one line.
 std::string settings_json(const EvalFlags& flags, const EvalSetup& setup);
+
+// Steps the bar, which must outlive it, for each answer; stops when interrupted.
+OnEvalProgress answer_progress(ProgressBar& bar);
 
 struct EvalRun {
   std::unique_ptr<ResultsFile> results;
