@@ -80,6 +80,23 @@ HB_ALWAYS_INLINE KeyStrip key_strip(const KvHead& head, int64_t position, int64_
           head.layout.page_tokens};
 }
 
+// Asks for the keys of 16 positions, or for the values of one: a sequence's pages lie apart, and a head's part of one is too
+// short for the hardware to see a stream in it.
+template <KvFormat kFormat>
+HB_ALWAYS_INLINE void prefetch_keys(const KvHead& head, int64_t position) {
+  const int64_t unit_bytes = kv_element_bytes(kFormat, 2) / (kFormat == KvFormat::kF32 ? 2 : 1);
+  const int64_t row = head.layout.page_tokens * unit_bytes;
+  const std::byte* at = head.keys(position) + (position & head.mask) * unit_bytes;
+  const std::byte* end = at + row * (head.layout.head_dim / kv_unit(kFormat));
+  for (; at < end; at += row < 64 ? 64 : row) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+}
+template <KvFormat kFormat>
+HB_ALWAYS_INLINE void prefetch_values(const KvHead& head, int64_t position) {
+  const int64_t row = kv_element_bytes(kFormat, head.layout.head_dim);
+  const std::byte* at = head.values(position) + (position & head.mask) * row;
+  for (int64_t i = 0; i < row; i += 64) _mm_prefetch(reinterpret_cast<const char*>(at + i), _MM_HINT_T0);
+}
+
 // Tiles of 4 vectors of positions; a row of a tile is a channel (keys) or a position (values).
 template <class V>
 struct AttentionTiles {
@@ -287,6 +304,7 @@ HB_ALWAYS_INLINE void for_row_runs(int64_t first, int64_t end, Body&& body) {
 // One call's query rows and scratch. Row r is head r % group of the query at position + r / group.
 template <class V, KvFormat kFormat>
 struct AttentionCall {
+  static constexpr int64_t kValuesAhead = 16;
   using Tiles = AttentionTiles<V>;
   KvHead head;
   AttentionRows rows;
@@ -327,10 +345,15 @@ struct AttentionCall {
   // Fills cut, cut_m and cut_l of rows [first, query_rows), which all see some of the cut.
   void attend_cut(int64_t begin, int64_t first) {
     const int64_t most = seen(query_rows - 1, begin), last = begin + most - 1, head_dim = head.layout.head_dim;
+    prefetch_keys<kFormat>(head, begin);
+    if (16 < most) prefetch_keys<kFormat>(head, begin + 16);
+    for (int64_t i = 0; i < most && i < kValuesAhead; ++i) prefetch_values<kFormat>(head, begin + i);
     for (int64_t j = 0; j < most; j += Tiles::kTile) {
-      for (int64_t i = 0; i < Tiles::kTile && j + i < most; i += 16)
+      for (int64_t i = 0; i < Tiles::kTile && j + i < most; i += 16) {
+        if (j + i + 32 < most) prefetch_keys<kFormat>(head, begin + j + i + 32);
         Tiles::template convert_keys<kFormat>(key_strip<kFormat>(head, begin + j + i, last, strip), head_dim,
                                               head.key_scale, tile + i);
+      }
       for_row_runs(first, query_rows, [&](auto count, int64_t r) HB_INLINE_LAMBDA {
         Tiles::template score_rows<count>(q + r * stride, stride, tile, head_dim, rows.scale,
                                           scores + r * kAttentionCut + j);
@@ -340,8 +363,10 @@ struct AttentionCall {
       V::softmax(scores + r * kAttentionCut, seen(r, begin), cut_m + r, cut_l + r);
     for (int64_t j = 0; j < most; j += Tiles::kTile) {
       const int64_t positions = most - j < Tiles::kTile ? most - j : Tiles::kTile;
-      for (int64_t i = 0; i < positions; ++i)
+      for (int64_t i = 0; i < positions; ++i) {
+        if (j + i + kValuesAhead < most) prefetch_values<kFormat>(head, begin + j + i + kValuesAhead);
         Tiles::template convert_values<kFormat>(head, begin + j + i, tile + i * stride);
+      }
       for_row_runs(first, query_rows,
                    [&](auto count, int64_t r) HB_INLINE_LAMBDA { add_values<count>(begin, j, positions, r); });
     }
