@@ -45,6 +45,10 @@ Json forced_json(const ForcedSummary& s) {
           {"top", s.top},
           {"entropy_reference", s.entropy_reference},
           {"entropy", s.entropy},
+          {"drawn_top_reference", s.drawn_top_reference},
+          {"drawn_top", s.drawn_top},
+          {"drawn_entropy_reference", s.drawn_entropy_reference},
+          {"drawn_entropy", s.drawn_entropy},
           {"above_half_nat_reference", s.above_half_nat_reference},
           {"above_half_nat", s.above_half_nat}};
 }
@@ -86,14 +90,15 @@ std::string forced_table(const TaskResults& task) {
       "tokens are above 0.5; symbols: {}, tokens of uncertain steps: {}.\n\n"
       "| plan | mismatch by quarter | tail-mass ratio by quarter | KL by quarter | symbolic error | top-1 in uncertain "
       "steps "
-      "| entropy there |\n|---|---|---|---|---|---|---|\n",
+      "| entropy there | top-1 there as drawn | entropy as drawn |\n|---|---|---|---|---|---|---|---|---|\n",
       r.tokens, quarters(r.quarter_from, "{:.2g}"), 100 * r.above_half_nat_reference, r.symbols, r.uncertain);
   for (const PlanResult& p : task.plans) {
     if (!p.forced) continue;
     const ForcedSummary& s = *p.forced;
-    out += fmt::format("| {} | {} | {} | {} | {:.2e} | {:.3f} | {:.3f} |\n", p.plan,
+    out += fmt::format("| {} | {} | {} | {} | {:.2e} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |\n", p.plan,
                        quarters(s.quarter_mismatch, "{:.4f}"), quarters(s.quarter_tail, "{:.2f}"),
-                       quarters(s.quarter_divergence, "{:.2g}"), s.symbolic_error, s.top, s.entropy);
+                       quarters(s.quarter_divergence, "{:.2g}"), s.symbolic_error, s.top, s.entropy, s.drawn_top,
+                       s.drawn_entropy);
   }
   return out;
 }

@@ -32,18 +32,32 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
-// "bf16,w4a4,kv=nvfp4" is two plans: a part with "=" belongs to the one before it.
-Result<std::vector<std::string>> plans_of(const std::string& text) {
-  std::vector<std::string> plans;
+// What one row of the report is: a plan, and the policy that its tokens are drawn by.
+struct Variant {
+  std::string name;  // as it was written
+  std::string plan;
+  std::string policy;  // "": that of --policy
+};
+
+// "bf16,w4a4,kv=nvfp4,w4a4@reset" is three: a part with "=" belongs to the one before it.
+Result<std::vector<Variant>> variants_of(const std::string& text) {
+  std::vector<Variant> variants;
   for (const std::string& part : split(text, ',')) {
-    if (part.find('=') != std::string::npos && !plans.empty()) {
-      plans.back() += "," + part;
+    if (part.find('=') != std::string::npos && !variants.empty()) {
+      variants.back().name += "," + part;
     } else {
-      plans.push_back(part);
+      variants.push_back({.name = part, .plan = {}, .policy = {}});
     }
   }
-  for (const std::string& plan : plans) HB_TRY(parse_plan(plan).status().with_context("--plans"));
-  return plans;
+  for (Variant& v : variants) {
+    const size_t at = v.name.find('@');
+    v.plan = v.name.substr(0, at);
+    HB_TRY(parse_plan(v.plan).status().with_context("--plans"));
+    if (at == std::string::npos) continue;
+    v.policy = v.name.substr(at + 1);
+    HB_TRY(parse_temperature_rule(v.policy).status().with_context("--plans " + v.name));
+  }
+  return variants;
 }
 
 struct Task {
@@ -72,7 +86,7 @@ Result<std::vector<Task>> tasks_of(const std::string& text) {
   return tasks;
 }
 
-// "w4a4,kv=nvfp4" -> "w4a4_kv-nvfp4", for a file's name.
+// "w4a4,kv=nvfp4@reset" -> "w4a4_kv-nvfp4_reset", for a file's name.
 std::string file_part(std::string text) {
   for (char& c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
@@ -101,7 +115,8 @@ class Sweep {
 
   Result<SweepReport> run() {
     if (!flags_.eval.model.plan.empty()) return invalid_argument("--plan: a sweep takes its plans from --plans");
-    HB_ASSIGN(const auto plans, plans_of(flags_.plans));
+    HB_ASSIGN(const auto variants, variants_of(flags_.plans));
+    policies_ = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return !v.policy.empty(); });
     HB_ASSIGN(const auto tasks, tasks_of(flags_.tasks));
     std::error_code failure;
     std::filesystem::create_directories(flags_.folder, failure);
@@ -109,23 +124,30 @@ class Sweep {
       return invalid_argument(fmt::format("{}: cannot be made: {}", quote(flags_.folder), failure.message()));
     SweepReport report;
     for (const Task& task : tasks) {
-      HB_TRY(run_task(task, plans, report));
+      HB_TRY(run_task(task, variants, report));
       HB_TRY(write(report));  // what there is, after each task
     }
-    if (tasks.size() > 1) report.tasks.push_back(all_tasks(report, plans));
+    if (tasks.size() > 1) report.tasks.push_back(all_tasks(report, variants));
     HB_TRY(write(report));
     return report;
   }
 
  private:
-  EvalFlags flags_for(const Task& task, const std::string& plan) const {
+  EvalFlags flags_for(const Task& task, const Variant& variant) const {
     EvalFlags f = flags_.eval;
+    // Beside rows with a policy, its flags are theirs, and --temperature is the others'.
+    if (!variant.policy.empty()) {
+      f.policy.rule = variant.policy;
+      f.temperature.reset();
+    } else if (policies_ && f.policy.rule == "fixed") {
+      f.policy = {};
+    }
     f.questions.task = task.name;
     f.questions.levels = task.levels;
-    f.model.plan = plan;
+    f.model.plan = variant.plan;
     std::string name = task.name;
     for (const int64_t level : task.levels) name += "-" + std::to_string(level);
-    f.out = (std::filesystem::path(flags_.folder) / (name + "." + file_part(plan) + ".jsonl")).string();
+    f.out = (std::filesystem::path(flags_.folder) / (name + "." + file_part(variant.name) + ".jsonl")).string();
     return f;
   }
 
@@ -136,45 +158,51 @@ class Sweep {
     return out + fmt::format(": {} questions x {} samples", setup.questions.size(), setup.options.samples);
   }
 
-  Status run_task(const Task& task, const std::vector<std::string>& plans, SweepReport& report) {
-    EvalFlags first = flags_for(task, plans.front());
+  Status run_task(const Task& task, const std::vector<Variant>& variants, SweepReport& report) {
+    EvalFlags first = flags_for(task, variants.front());
     first.keep_tokens = flags_.forced > 0;
     HB_ASSIGN(EvalSetup reference, prepare_eval(first));
-    HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, plans.front())));
+    HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, variants.front())));
     report.tasks.push_back({title_of(task, reference), {}});
-    std::vector<std::vector<SampleResult>> kept;
-    for (const std::string& plan : plans) {
+    results_.emplace_back();
+    forced_.emplace_back();
+    for (const Variant& variant : variants) {
       PlanResult row;
-      row.plan = plan;
+      row.plan = variant.name;
       std::vector<SampleResult> own = texts.results->results();
       std::optional<EvalSetup> setup;
-      if (plan == plans.front()) {
+      if (&variant == &variants.front()) {
         row.tokens_per_s = texts.tokens_per_s;
       } else {
-        const EvalFlags f = flags_for(task, plan);
+        const EvalFlags f = flags_for(task, variant);
         HB_ASSIGN(setup, prepare_eval(f));
-        HB_ASSIGN(const EvalRun run, run_eval(f, *setup, label(task, plan)));
+        HB_ASSIGN(const EvalRun run, run_eval(f, *setup, label(task, variant)));
         row.tokens_per_s = run.tokens_per_s;
         own = run.results->results();
         HB_ASSIGN(row.versus, compare_results(texts.results->results(), own));
       }
       row.own = summarise(own, flags_.eval.samples);
       for (const SampleResult& r : own) row.lengths.push_back(r.reasoning_tokens);
-      if (flags_.forced > 0) HB_TRY(force(reference, setup ? *setup : reference, texts.results->results(), row));
+      std::vector<ForcedToken> tokens;
+      if (flags_.forced > 0) {
+        HB_TRY(force(reference, setup ? *setup : reference, texts.results->results(), tokens));
+        summarise_texts(tokens, row);
+      }
       report.tasks.back().plans.push_back(std::move(row));
-      kept.push_back(std::move(own));
+      results_.back().push_back(std::move(own));
+      forced_.back().push_back(std::move(tokens));
     }
-    results_.push_back(std::move(kept));
     return {};
   }
 
-  std::string label(const Task& task, const std::string& plan) const { return task.name + " " + plan; }
+  std::string label(const Task& task, const Variant& variant) const { return task.name + " " + variant.name; }
 
   // The first sample of the first questions, with the reference's own tokens.
-  Status force(EvalSetup& reference, EvalSetup& plan, std::span<const SampleResult> texts, PlanResult& row) {
+  Status force(EvalSetup& reference, EvalSetup& plan, std::span<const SampleResult> texts,
+               std::vector<ForcedToken>& tokens) {
     const std::vector<bool> symbols = symbols_of(*reference.text.tokenizer);
     const auto samples = static_cast<size_t>(flags_.eval.samples);
-    std::vector<ForcedToken> tokens;
+    const ForcedContext context{*reference.text.step_classes, symbols, plan.options.sampling.policy};
     const size_t count = reference.questions.size();
     const size_t some = std::min(count, static_cast<size_t>(flags_.forced));
     for (size_t i = 0; i < some; ++i) {
@@ -185,10 +213,13 @@ class Sweep {
                             reference.options.render));
       const auto length = static_cast<int64_t>(prompt.tokens.size());
       prompt.tokens.insert(prompt.tokens.end(), text.token_ids.begin(), text.token_ids.end());
-      HB_TRY(force_text(*reference.engine, *plan.engine, prompt.tokens, length, *reference.text.step_classes, symbols,
-                        tokens));
+      HB_TRY(force_text(*reference.engine, *plan.engine, prompt.tokens, length, context, tokens));
       if (interrupted()) return cancelled("the sweep was interrupted; what is done is kept");
     }
+    return {};
+  }
+
+  static void summarise_texts(std::span<const ForcedToken> tokens, PlanResult& row) {
     row.forced = summarise_forced(tokens);
     row.entropy_histogram.assign(std::size(kEntropyEdges), 0);
     for (const ForcedToken& t : tokens) {
@@ -196,18 +227,20 @@ class Sweep {
           std::upper_bound(std::begin(kEntropyEdges), std::end(kEntropyEdges), std::max(t.entropy, 0.0f));
       ++row.entropy_histogram[static_cast<size_t>(above - std::begin(kEntropyEdges)) - 1];
     }
-    return {};
   }
 
   // Every question counts once; CTIR is the plain mean over tasks.
-  TaskResults all_tasks(const SweepReport& report, const std::vector<std::string>& plans) const {
+  TaskResults all_tasks(const SweepReport& report, const std::vector<Variant>& variants) const {
     TaskResults all{"all tasks together (accuracy over all questions, CTIR the plain mean over tasks)", {}};
     std::vector<SampleResult> first;
-    for (size_t p = 0; p < plans.size(); ++p) {
+    for (size_t p = 0; p < variants.size(); ++p) {
       std::vector<SampleResult> pooled;
+      std::vector<ForcedToken> tokens;
       for (const auto& task : results_) pooled.insert(pooled.end(), task[p].begin(), task[p].end());
+      for (const auto& task : forced_) tokens.insert(tokens.end(), task[p].begin(), task[p].end());
       PlanResult row;
-      row.plan = plans[p];
+      row.plan = variants[p].name;
+      if (flags_.forced > 0) summarise_texts(tokens, row);
       row.own = summarise(pooled, flags_.eval.samples);
       for (const SampleResult& r : pooled) row.lengths.push_back(r.reasoning_tokens);
       if (p == 0) {
@@ -238,7 +271,9 @@ class Sweep {
   }
 
   SweepFlags flags_;
-  std::vector<std::vector<std::vector<SampleResult>>> results_;  // [task][plan]
+  bool policies_ = false;                                        // some variant names one
+  std::vector<std::vector<std::vector<SampleResult>>> results_;  // [task][variant]
+  std::vector<std::vector<std::vector<ForcedToken>>> forced_;    // likewise
 };
 
 int run(const SweepFlags& flags) {
@@ -254,7 +289,10 @@ Command add_eval_sweep(CLI::App& app) {
   auto o = std::make_shared<SweepFlags>();
   Flags flags(app);
   add_model_argument(flags, o->eval.model);
-  flags.option("--plans", o->plans, "Precision plans; the first is the reference, e.g. bf16,w4a4,w4a4,kv=nvfp4,int3")
+  flags
+      .option(
+          "--plans", o->plans,
+          "Precision plans; the first is the reference, e.g. bf16,w4a4,w4a4,kv=nvfp4,w4a4@reset: with that --policy")
       ->capture_default_str();
   flags.option("--tasks", o->tasks, "Tasks of the model's folder, with levels or without, e.g. word:3+4,arithmetic")
       ->required();

@@ -9,7 +9,8 @@
 namespace halfbyte {
 namespace {
 
-constexpr double kTemperature = .6;  // of the symbolic error
+constexpr double kTemperature = .6;  // without a policy
+constexpr double kGreedy = 1e-6;     // as the sampler's
 constexpr double kTailFloor = 1e-4;
 
 // A row of logits as log-probabilities at temperature 1, in place of the logits.
@@ -31,15 +32,24 @@ struct Row {
   }
 
   double top() const { return std::exp(log_p[best]); }
-  // 1 - p(token) at kTemperature.
-  double other_than(size_t token) const {
-    double all = 0;
-    for (const double x : log_p) all += std::exp((x - log_p[best]) / kTemperature);
-    return 1 - std::exp((log_p[token] - log_p[best]) / kTemperature) / all;
-  }
 };
 
-ForcedToken compare_rows(const Row& reference, const Row& plan) {
+struct Drawn {
+  double top = 1, entropy = 0, other = 0;  // other: than `token`
+};
+Drawn drawn_at(const Row& row, double temperature, size_t token) {
+  if (temperature <= kGreedy) return {.top = 1, .entropy = 0, .other = row.best == token ? 0.0 : 1.0};
+  double all = 0, weighted = 0;
+  for (const double x : row.log_p) {
+    const double scaled = (x - row.log_p[row.best]) / temperature, e = std::exp(scaled);
+    all += e;
+    weighted += e > 0 ? e * scaled : 0;
+  }
+  const double of_token = std::exp((row.log_p[token] - row.log_p[row.best]) / temperature) / all;
+  return {.top = 1 / all, .entropy = std::log(all) - weighted / all, .other = 1 - of_token};
+}
+
+ForcedToken compare_rows(const Row& reference, const Row& plan, double temperature) {
   ForcedToken t;
   t.reference_entropy = static_cast<float>(reference.entropy);
   t.entropy = static_cast<float>(plan.entropy);
@@ -50,8 +60,14 @@ ForcedToken compare_rows(const Row& reference, const Row& plan) {
     divergence += std::exp(reference.log_p[i]) * (reference.log_p[i] - plan.log_p[i]);
   t.divergence = static_cast<float>(std::max(divergence, 0.0));
   t.mismatch = reference.best != plan.best;
-  t.reference_other = static_cast<float>(reference.other_than(reference.best));
-  t.other = static_cast<float>(plan.other_than(reference.best));
+  const Drawn before = drawn_at(reference, kTemperature, reference.best);
+  const Drawn after = drawn_at(plan, temperature, reference.best);
+  t.reference_other = static_cast<float>(before.other);
+  t.other = static_cast<float>(after.other);
+  t.reference_drawn_top = static_cast<float>(before.top);
+  t.drawn_top = static_cast<float>(after.top);
+  t.reference_drawn_entropy = static_cast<float>(before.entropy);
+  t.drawn_entropy = static_cast<float>(after.entropy);
   return t;
 }
 
@@ -67,19 +83,22 @@ bool is_symbol(std::string_view text) {
 }
 
 Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> tokens, int64_t prompt,
-                  const StepClasses& classes, const std::vector<bool>& symbols, std::vector<ForcedToken>& out) {
+                  const ForcedContext& context, std::vector<ForcedToken>& out) {
   const ScoreOptions options{.logits = true, .entropy = false, .prompt_tokens = prompt};
   HB_ASSIGN(const ScoreResult a, reference.score(tokens, options));
   HB_ASSIGN(const ScoreResult b, plan.score(tokens, options));
   const size_t vocab = a.logits.size() / a.logprobs.size();
-  TemperatureState steps({.rule = TemperatureRule::kReset});
+  TemperatureState steps({.rule = TemperatureRule::kReset});  // of the reference
+  const bool fixed = context.policy.rule == TemperatureRule::kFixed;
+  TemperatureState policy(fixed ? TemperaturePolicy{.rule = TemperatureRule::kReset} : context.policy);
   for (auto at = static_cast<size_t>(prompt) - 1; at + 1 < tokens.size(); ++at) {
     const Row before(std::span(a.logits).subspan(at * vocab, vocab));
     const Row after(std::span(b.logits).subspan(at * vocab, vocab));
-    ForcedToken t = compare_rows(before, after);
-    t.symbol = before.best < symbols.size() && symbols[before.best];
+    const double chosen = policy.next(after.entropy).temperature;
+    ForcedToken t = compare_rows(before, after, fixed ? kTemperature : chosen);
+    t.symbol = before.best < context.symbols.size() && context.symbols[before.best];
     t.uncertain = steps.next(before.entropy).uncertain;
-    steps.accept(step_class(classes, tokens[at + 1]));
+    for (TemperatureState* state : {&steps, &policy}) state->accept(step_class(context.classes, tokens[at + 1]));
     out.push_back(t);
   }
   return {};
@@ -119,10 +138,16 @@ ForcedSummary summarise_forced(std::span<const ForcedToken> tokens) {
     s.top += t.top;
     s.entropy_reference += t.reference_entropy;
     s.entropy += t.entropy;
+    s.drawn_top_reference += t.reference_drawn_top;
+    s.drawn_top += t.drawn_top;
+    s.drawn_entropy_reference += t.reference_drawn_entropy;
+    s.drawn_entropy += t.drawn_entropy;
   }
   for (double* sum : {&s.mismatch, &s.divergence, &s.above_half_nat_reference, &s.above_half_nat})
     *sum = divided(*sum, s.tokens);
-  for (double* sum : {&s.top_reference, &s.top, &s.entropy_reference, &s.entropy}) *sum = divided(*sum, s.uncertain);
+  for (double* sum : {&s.top_reference, &s.top, &s.entropy_reference, &s.entropy, &s.drawn_top_reference, &s.drawn_top,
+                      &s.drawn_entropy_reference, &s.drawn_entropy})
+    *sum = divided(*sum, s.uncertain);
   for (double* sum : {&s.symbolic_error_reference, &s.symbolic_error}) *sum = divided(*sum, s.symbols);
   return s;
 }

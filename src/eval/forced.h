@@ -22,17 +22,25 @@ struct ForcedToken {
   bool mismatch = false;                     // the most likely tokens differ
   bool symbol = false;                       // the reference's most likely token is a digit or an operator
   bool uncertain = false;                    // in an uncertain step of the reference, by ReSET's rule
-  // Probability at temperature 0.6 of anything but the reference's most likely token.
+  // Probability of anything but the reference's most likely token, at the temperature of drawing: 0.6, or for the plan what
+  // its policy chooses by its own entropies.
   float reference_other = 0, other = 0;
+  // At that temperature: probability of the most likely token, and the entropy in nats.
+  float reference_drawn_top = 0, drawn_top = 0, reference_drawn_entropy = 0, drawn_entropy = 0;
 };
 
 // Whether a token's text is digits and operators alone, one leading space apart.
 bool is_symbol(std::string_view text);
 
 // Adds the generated tokens of one text: `tokens` with `prompt` of them first. Both engines are left idle. `symbols`: by
-// token id. A model's engines may be the same object.
+// token id. A model's engines may be the same object. `policy`: the plan's; the reference draws at 0.6.
+struct ForcedContext {
+  const StepClasses& classes;
+  const std::vector<bool>& symbols;
+  TemperaturePolicy policy;
+};
 Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> tokens, int64_t prompt,
-                  const StepClasses& classes, const std::vector<bool>& symbols, std::vector<ForcedToken>& out);
+                  const ForcedContext& context, std::vector<ForcedToken>& out);
 
 struct ForcedSummary {
   int64_t tokens = 0;
@@ -41,12 +49,13 @@ struct ForcedSummary {
   std::array<double, 4> quarter_from{}, quarter_mismatch{}, quarter_divergence{};
   // Mean of (tail mass + 1e-4) / (the reference's + 1e-4), tail mass = 1 - top probability.
   std::array<double, 4> quarter_tail{};
-  // Over symbols of the lowest quarter: mean probability of anything else at temperature 0.6.
+  // Over symbols of the lowest quarter: mean probability of anything else, as drawn.
   int64_t symbols = 0;
   double symbolic_error_reference = 0, symbolic_error = 0;
   // Concentration: over the tokens of uncertain steps.
   int64_t uncertain = 0;
   double top_reference = 0, top = 0, entropy_reference = 0, entropy = 0;
+  double drawn_top_reference = 0, drawn_top = 0, drawn_entropy_reference = 0, drawn_entropy = 0;
   double above_half_nat_reference = 0, above_half_nat = 0;  // shares of all tokens
 };
 ForcedSummary summarise_forced(std::span<const ForcedToken> tokens);

@@ -22,6 +22,8 @@ ForcedToken token(float entropy, float top_before, float top_after, bool symbol,
   t.uncertain = uncertain;
   t.reference_other = 0.01f;
   t.other = 0.25f;
+  t.drawn_top = top_after / 2;
+  t.drawn_entropy = 3 * entropy;
   t.divergence = entropy;
   return t;
 }
@@ -45,6 +47,8 @@ TEST(Forced, QuartersAreOfTheReferencesEntropy) {
   EXPECT_EQ(s.uncertain, 2);
   EXPECT_NEAR(s.entropy_reference, 1.3, 1e-6);
   EXPECT_NEAR(s.entropy, 2.6, 1e-6);
+  EXPECT_NEAR(s.drawn_top, .5, 1e-6);
+  EXPECT_NEAR(s.drawn_entropy, 3.9, 1e-6);
   EXPECT_DOUBLE_EQ(s.above_half_nat_reference, 5.0 / 8);  // .6 to 1.4
   EXPECT_EQ(summarise_forced({}).tokens, 0);
 }

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 import tiny_chat
-from conftest import BINARY, clean_environment
+from conftest import BINARY, ROOT, clean_environment
 
 
 @pytest.fixture(scope="session")
@@ -201,6 +201,26 @@ def test_sweep(halfbyte, answerer, questions, tmp_path):
     before = sorted((p.name, p.read_bytes()) for p in folder.glob("*.jsonl"))
     assert halfbyte(*command).code == 0
     assert before == sorted((p.name, p.read_bytes()) for p in folder.glob("*.jsonl")), "nothing was left to do"
+
+
+def test_a_sweeps_rows_have_policies_of_their_own(halfbyte, tmp_path):
+    sweep = ("eval", "sweep", ROOT / "models" / "halfbyte-reasoner", "--tasks", "countdown:1", "--limit", "4", "--max-tokens", "120", "--json")
+    r = halfbyte(*sweep, "--plans", "bf16,bf16@reset,f32,kv=bf16@token", "--reset-tau0", "0", "--reset-t-low", "0",
+                 "--reset-t-high", "0", "-o", tmp_path / "sweep")
+    assert r.code == 0, r.err
+    fixed, reset, token = (plan["forced"] for plan in json.loads(r.out)["tasks"][0]["plans"])
+    # Greedy at each token: the whole probability on the most likely one.
+    assert fixed["uncertain_tokens"] > 20 and fixed["symbols"] > 0
+    for greedy in (reset, token):
+        assert greedy["drawn_top"] == 1 and greedy["drawn_entropy"] == 0 and greedy["symbolic_error"] == 0
+        assert greedy["top"] == pytest.approx(fixed["top"], rel=.01) and greedy["symbolic_error_reference"] == fixed["symbolic_error"]
+    assert 0 < fixed["drawn_entropy"] < fixed["entropy"] and fixed["drawn_top"] > fixed["top"], "0.6 sharpens"
+    headers = {p.name: json.loads(p.read_text().splitlines()[0]) for p in (tmp_path / "sweep").glob("*.jsonl")}
+    assert headers["countdown-1.bf16_reset.jsonl"]["policy"]["t_low"] == 0 and "policy" not in headers["countdown-1.bf16.jsonl"]
+    assert headers["countdown-1.f32_kv-bf16_token.jsonl"]["policy"]["rule"] == "token"
+    for plans, message in (("bf16@now", "--plans bf16@now"), ("bf17@reset", "--plans"), ("bf16", "--reset- flags belong to a policy")):
+        refused = halfbyte(*sweep, "--plans", plans, "--reset-tau0", "1", "-o", tmp_path / "other")
+        assert refused.code == 2 and message in refused.err, refused.err
 
 
 def test_benchmark_lines_are_read_as_published(halfbyte, answerer, tmp_path):
