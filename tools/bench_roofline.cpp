@@ -66,6 +66,9 @@ QuantLinear random_weight(WeightFormat format, int64_t n, int64_t k) {
   } else if (format == WeightFormat::kBF16) {
     for (int64_t i = 0; i < n * k; ++i)
       w.codes.mutable_as<uint16_t>()[i] = static_cast<uint16_t>(0x3C00 + next() % 0x200);
+  } else if (format == WeightFormat::kFP8) {
+    for (std::byte& b : w.codes.mutable_bytes()) b = static_cast<std::byte>(next() % 0x78);
+    std::fill_n(w.block_scales.mutable_as<float>(), n, 1.0f);
   } else {
     for (std::byte& b : w.codes.mutable_bytes()) b = static_cast<std::byte>(next());
     const uint32_t one = format == WeightFormat::kNVFP4 ? 0x30 : 120;
@@ -212,7 +215,8 @@ Result<std::vector<Family>> families_of(Isa isa) {
   for (const auto& [weights, activations] :
        {std::pair{WeightFormat::kNVFP4, ActivationMode::kA16}, std::pair{WeightFormat::kNVFP4, ActivationMode::kA8},
         std::pair{WeightFormat::kNVFP4, ActivationMode::kA4}, std::pair{WeightFormat::kMXFP4, ActivationMode::kA16},
-        std::pair{WeightFormat::kMXFP4, ActivationMode::kA4}, std::pair{WeightFormat::kBF16, ActivationMode::kA16}}) {
+        std::pair{WeightFormat::kMXFP4, ActivationMode::kA4}, std::pair{WeightFormat::kFP8, ActivationMode::kA16},
+        std::pair{WeightFormat::kBF16, ActivationMode::kA16}}) {
     HB_ASSIGN(const LinearKernel* kernel, find_linear_kernel(weights, activations, isa));
     out.push_back({kernel, 0, {}});
   }

@@ -1,6 +1,6 @@
 """A whole decoder (Llama, Qwen2, Qwen3) under a precision plan, in the contract's order: what an engine's logits are.
 
-Plans: f32, bf16, w4a16, w4a8, w4a4 and the -mxfp4 forms of the last three, int4, int3, as include/halfbyte/plan.h presets them (head
+Plans: f32, bf16, w4a16, w4a8, w4a4 and the -mxfp4 forms of the last three, w8a16, int4, int3, as include/halfbyte/plan.h presets them (head
 and embedding BF16, KV BF16 unless another format is named; f32: everything float32). `a16i16` chooses the fast form of W4A16 (docs/numerics.md 3.2).
 """
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from .arith import F32
 from .attention import attention
-from .blocks import quantise_mxfp4, quantise_nvfp4_weight, round_int_groups, tensor_alpha
+from .blocks import quantise_fp8_rows, quantise_mxfp4, quantise_nvfp4_weight, round_int_groups, tensor_alpha
 from .formats import bf16_round
 from .kv import read_kv, write_kv
-from .linear import linear_fp4, linear_plain, quantise_rows
+from .linear import linear_fp4, linear_fp8_weight, linear_plain, quantise_rows
 from .vector import rmsnorm, rope, silu
 
 # plan -> (weight format, activation mode)
 PLANS = {"f32": ("f32", "f32"), "bf16": ("bf16", "bf16"),
          "w4a16": ("nvfp4", "a16"), "w4a8": ("nvfp4", "a8_per_token"), "w4a4": ("nvfp4", "a4_per_token"),
          "w4a16-mxfp4": ("mxfp4", "a16"), "w4a8-mxfp4": ("mxfp4", "a8"), "w4a4-mxfp4": ("mxfp4", "a4"),
-         "int4": ("int4", "bf16"), "int3": ("int3", "bf16")}
+         "w8a16": ("fp8", "bf16"), "int4": ("int4", "bf16"), "int3": ("int3", "bf16")}
 
 
 def rope_rule(config):
@@ -82,11 +82,14 @@ class Linear:
         if self.format == "nvfp4":
             self.w = quantise_nvfp4_weight(w, max(tensor_alpha(s) for s in (w, *shares)))
         else:
-            self.w = {"f32": lambda: w, "bf16": lambda: bf16_round(w), "mxfp4": lambda: quantise_mxfp4(w)}[self.format]()
+            self.w = {"f32": lambda: w, "bf16": lambda: bf16_round(w), "mxfp4": lambda: quantise_mxfp4(w),
+                      "fp8": lambda: quantise_fp8_rows(w)}[self.format]()
 
     def __call__(self, x):
         if self.format in ("f32", "bf16"):
             return linear_plain(bf16_round(x) if self.format == "bf16" else x, self.w, self.bias)
+        if self.format == "fp8":
+            return linear_fp8_weight(bf16_round(x), *self.w, self.bias)
         return linear_fp4(quantise_rows(x, self.format, self.mode), self.w, self.w.alpha[0], self.bias)
 
 

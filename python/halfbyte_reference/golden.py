@@ -171,6 +171,10 @@ def write_linear():
             w.add(f"{name}/{fmt}/w", formats.bf16_encode(w_float) if fmt == "bf16" else w_float)
             w.add(f"{name}/{fmt}/y", linear.linear_plain(xr, wr, bias))
             w.add(f"{name}/{fmt}/y_exact", linear.exact_plain(xr, wr, bias))
+        codes, scale = blocks.quantise_fp8_rows(w_float)
+        for key, value in (("w", w_float), ("codes", codes), ("scales", scale),
+                           ("y", linear.linear_fp8_weight(formats.bf16_round(x), codes, scale, bias))):
+            w.add(f"{name}/fp8/{key}", value)
     return w
 
 

@@ -130,13 +130,20 @@ def exact_fp4(rows: Rows, w: Blocks, alpha_w, bias=None):
 
 
 def linear_plain(x, w, bias=None):
-    """BF16 or float32 weights (section 3.3): 32 partial sums by k mod 32, fma in ascending k, folded 16, 8, 4, 2, 1.
+    """BF16 or float32 weights, or the codes of FP8 ones (section 3.3): 32 partial sums by k mod 32, fma in ascending k, folded 16, 8, 4, 2, 1.
     x must already be rounded as the plan says (BF16 for `bf16`, untouched for `f32`)."""
     x, w = f32(x), f32(w)
     lanes = np.zeros((32, len(x), len(w)), F32)
     for k in range(x.shape[1]):
         lanes[k % 32] = fma32(x[:, None, k], w[None, :, k], lanes[k % 32])
     y = fold(lanes)
+    return y if bias is None else y + f32(bias)[None, :]
+
+
+def linear_fp8_weight(x, codes, scale, bias=None):
+    """FP8 weights (section 3.3): linear_plain over value * 2^-8, then times 2^8 times the row's scale. codes uint8 [n, k],
+    scale float32 [n]."""
+    y = linear_plain(x, e4m3_decode(codes) * F32(2.0**-8)) * (F32(256) * f32(scale))[None, :]
     return y if bias is None else y + f32(bias)[None, :]
 
 

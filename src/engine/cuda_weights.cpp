@@ -28,9 +28,10 @@ Result<RowMode> row_mode(WeightFormat weights, ActivationMode activations, const
       case ActivationMode::kF32: break;
     }
   }
-  return unsupported(name +
-                     ": FP32 weights or activations on a CUDA device, expected nvfp4 or mxfp4 weights with bf16, "
-                     "fp8 or fp4 activations, or bf16 with bf16; choose another plan or run on the CPU");
+  return unsupported(
+      name +
+      ": FP32 or FP8 weights or FP32 activations on a CUDA device, expected nvfp4 or mxfp4 weights with bf16, "
+      "fp8 or fp4 activations, or bf16 with bf16; choose another plan or run on the CPU");
 }
 
 Result<CudaLinear> upload_linear(std::initializer_list<const PackedLinear*> parts, int multiprocessors) {
@@ -126,6 +127,7 @@ class RandomWeights {
     const WeightFormat format = plan.weights == WeightKind::kNVFP4   ? WeightFormat::kNVFP4
                                 : plan.weights == WeightKind::kMXFP4 ? WeightFormat::kMXFP4
                                 : plan.weights == WeightKind::kF32   ? WeightFormat::kF32
+                                : plan.weights == WeightKind::kFP8   ? WeightFormat::kFP8
                                                                      : WeightFormat::kBF16;
     const ActivationMode activations = plan.activations == ActivationKind::kBF16  ? ActivationMode::kA16
                                        : plan.activations == ActivationKind::kFP8 ? ActivationMode::kA8

@@ -17,6 +17,7 @@ const char* weights_name(WeightFormat f) {
   switch (f) {
     case WeightFormat::kF32: return "f32";
     case WeightFormat::kBF16: return "bf16";
+    case WeightFormat::kFP8: return "fp8";
     case WeightFormat::kNVFP4: return "nvfp4";
     case WeightFormat::kMXFP4: return "mxfp4";
   }
@@ -133,9 +134,9 @@ Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationM
     if (best == nullptr || k.isa > best->isa) best = &k;  // the first of a set is its default form
   }
   if (best != nullptr) return best;
-  return unsupported("no kernel multiplies " + std::string(weights_name(weights)) + " weights with " +
-                     mode_name(activations) +
-                     " activations; f32 and bf16 weights take f32 or bf16 activations, nvfp4 and mxfp4 weights all");
+  return unsupported(
+      "no kernel multiplies " + std::string(weights_name(weights)) + " weights with " + mode_name(activations) +
+      " activations; f32, bf16 and fp8 weights take f32 or bf16 activations, nvfp4 and mxfp4 weights all");
 }
 
 const LinearKernel* find_linear_kernel_named(std::string_view name) {

@@ -32,6 +32,7 @@ WeightFormat format_of(WeightKind kind) {
   switch (kind) {
     case WeightKind::kF32: return WeightFormat::kF32;
     case WeightKind::kBF16: return WeightFormat::kBF16;
+    case WeightKind::kFP8: return WeightFormat::kFP8;
     case WeightKind::kNVFP4: return WeightFormat::kNVFP4;
     case WeightKind::kMXFP4: return WeightFormat::kMXFP4;
     case WeightKind::kInt4:

@@ -15,8 +15,9 @@ namespace {
 template <class Kind, size_t N>
 using Names = std::array<std::pair<Kind, const char*>, N>;
 
-constexpr Names<WeightKind, 6> kWeightNames{{{WeightKind::kF32, "f32"},
+constexpr Names<WeightKind, 7> kWeightNames{{{WeightKind::kF32, "f32"},
                                              {WeightKind::kBF16, "bf16"},
+                                             {WeightKind::kFP8, "fp8"},
                                              {WeightKind::kNVFP4, "nvfp4"},
                                              {WeightKind::kMXFP4, "mxfp4"},
                                              {WeightKind::kInt4, "int4"},
@@ -92,7 +93,7 @@ constexpr Preset fp4_preset(const char* name, WeightKind weights, ActivationKind
   return {name, {weights, activations, ActivationScale::kPerToken}, kBF16Linear, WeightKind::kBF16, KvKind::kBF16};
 }
 
-constexpr Preset study_preset(const char* name, WeightKind weights) {
+constexpr Preset bf16_input_preset(const char* name, WeightKind weights) {
   return {name,
           {weights, ActivationKind::kBF16, ActivationScale::kPerToken},
           kBF16Linear,
@@ -100,7 +101,7 @@ constexpr Preset study_preset(const char* name, WeightKind weights) {
           KvKind::kBF16};
 }
 
-constexpr std::array<Preset, 10> kPresets{{
+constexpr std::array<Preset, 11> kPresets{{
     {"f32", kF32Linear, kF32Linear, WeightKind::kF32, KvKind::kF32},
     {"bf16", kBF16Linear, kBF16Linear, WeightKind::kBF16, KvKind::kBF16},
     fp4_preset("w4a16", WeightKind::kNVFP4, ActivationKind::kBF16),
@@ -109,8 +110,9 @@ constexpr std::array<Preset, 10> kPresets{{
     fp4_preset("w4a16-mxfp4", WeightKind::kMXFP4, ActivationKind::kBF16),
     fp4_preset("w4a8-mxfp4", WeightKind::kMXFP4, ActivationKind::kFP8),
     fp4_preset("w4a4-mxfp4", WeightKind::kMXFP4, ActivationKind::kFP4),
-    study_preset("int4", WeightKind::kInt4),
-    study_preset("int3", WeightKind::kInt3),
+    bf16_input_preset("w8a16", WeightKind::kFP8),
+    bf16_input_preset("int4", WeightKind::kInt4),
+    bf16_input_preset("int3", WeightKind::kInt3),
 }};
 
 // Glob with * and ?. Linear in text * pattern: the last * is the only place to come back to.

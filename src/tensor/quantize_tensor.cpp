@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "formats/bf16.h"
+#include "formats/fp8.h"
 #include "formats/nvfp4.h"
 #include "tensor/round_rows.h"
 
@@ -87,6 +88,12 @@ void quantize_one_row(const float* x, const QuantizeOptions& options, int64_t ro
   switch (out.format) {
     case WeightFormat::kF32: std::memcpy(codes, x, static_cast<size_t>(out.k) * sizeof(float)); return;
     case WeightFormat::kBF16: rounders().bf16(x, out.k, out.codes.mutable_as<uint16_t>() + row * out.k); return;
+    case WeightFormat::kFP8: {
+      const float scale = FP8Row::scale(rounders().widest(x, out.k));
+      rounders().fp8(x, out.k, scale, codes);
+      std::memcpy(scales, &scale, sizeof scale);
+      return;
+    }
     case WeightFormat::kNVFP4: rounders().nvfp4_weight(x, out.k, out.tensor_scale, codes, scales); return;
     case WeightFormat::kMXFP4: rounders().mxfp4(x, out.k, options.mxfp4_rule, codes, scales); return;
   }
@@ -192,6 +199,12 @@ void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out) {
         out[i] = BF16::decode(code);
       }
       return;
+    case WeightFormat::kFP8: {
+      float scale;
+      std::memcpy(&scale, scales, sizeof scale);
+      for (int64_t i = 0; i < w.k; ++i) out[i] = E4M3::decode(codes[i]) * scale;
+      return;
+    }
     case WeightFormat::kNVFP4: NVFP4::dequantize_row(codes, scales, w.tensor_scale, w.k, out.data()); return;
     case WeightFormat::kMXFP4: MXFP4::dequantize_row(codes, scales, w.k, out.data()); return;
   }

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "formats/bf16.h"
+#include "formats/e4m3.h"
 #include "formats/nvfp4.h"
 
 namespace halfbyte {
@@ -25,13 +26,17 @@ void mxfp4(const float* x, int64_t k, Mxfp4Rule rule, uint8_t* codes, uint8_t* s
   MXFP4::quantize_row(x, k, rule, codes, scales);
 }
 
+void fp8(const float* x, int64_t k, float scale, uint8_t* codes) {
+  for (int64_t i = 0; i < k; ++i) codes[i] = E4M3::encode(x[i] / scale);
+}
+
 void bf16(const float* x, int64_t n, uint16_t* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = BF16::encode(x[i]);
 }
 
 }  // namespace
 
-const RowRounders kRowRoundersBaseline = {"baseline", widest, nvfp4_weight, mxfp4, bf16};
+const RowRounders kRowRoundersBaseline = {"baseline", widest, nvfp4_weight, mxfp4, fp8, bf16};
 
 std::span<const RowRounders* const> row_rounders_here() {
 #if defined(__x86_64__)

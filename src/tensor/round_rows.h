@@ -18,6 +18,8 @@ struct RowRounders {
   void (*nvfp4_weight)(const float* x, int64_t k, float alpha, uint8_t* codes, uint8_t* scales);
   // As MXFP4::quantize_row.
   void (*mxfp4)(const float* x, int64_t k, Mxfp4Rule rule, uint8_t* codes, uint8_t* scales);
+  // As E4M3::encode(x / scale).
+  void (*fp8)(const float* x, int64_t k, float scale, uint8_t* codes);
   // As BF16::encode.
   void (*bf16)(const float* x, int64_t n, uint16_t* out);
 };

@@ -183,6 +183,34 @@ void mxfp4(const float* x, int64_t k, Mxfp4Rule rule, uint8_t* codes, uint8_t* s
                 [rule](const float* group, uint8_t* c, uint8_t* s) { mxfp4_group(group, rule, c, s); });
 }
 
+// E4M3 codes of eight finite elements, one a 32-bit lane.
+__m256i encode_e4m3(__m256 x) {
+  const __m256i bits = magnitude_bits_of(x);
+  const __m256 size = _mm256_castsi256_ps(bits);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 20), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFFF)), odd);
+  const __m256i normal = _mm256_min_epi32(_mm256_sub_epi32(_mm256_srli_epi32(rounded, 20), _mm256_set1_epi32(120 << 3)),
+                                          _mm256_set1_epi32(0x7E));
+  const __m256i subnormal = _mm256_cvtps_epi32(_mm256_mul_ps(size, _mm256_set1_ps(512.0f)));  // chosen where it is one
+  const __m256 is_subnormal = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ);
+  const __m256i body = _mm256_blendv_epi8(normal, subnormal, _mm256_castps_si256(is_subnormal));
+  const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 24), _mm256_set1_epi32(0x80));
+  return _mm256_or_si256(body, sign);
+}
+
+void fp8(const float* x, int64_t k, float scale, uint8_t* codes) {
+  const __m256 divisor = _mm256_set1_ps(scale);
+  int64_t i = 0;
+  for (; i + 16 <= k; i += 16) {
+    const __m256i words = _mm256_packus_epi32(encode_e4m3(_mm256_div_ps(_mm256_loadu_ps(x + i), divisor)),
+                                              encode_e4m3(_mm256_div_ps(_mm256_loadu_ps(x + i + 8), divisor)));
+    const __m256i in_order = _mm256_permute4x64_epi64(words, 0xD8);
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), bytes);
+  }
+  if (i < k) kRowRoundersBaseline.fp8(x + i, k - i, scale, codes + i);
+}
+
 // x is finite, so a NaN needs no care.
 __m256i bf16_lanes(const float* x) {
   const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x));
@@ -201,6 +229,6 @@ void bf16(const float* x, int64_t n, uint16_t* out) {
 
 }  // namespace
 
-const RowRounders kRowRoundersAvx2 = {"avx2", widest, nvfp4_weight, mxfp4, bf16};
+const RowRounders kRowRoundersAvx2 = {"avx2", widest, nvfp4_weight, mxfp4, fp8, bf16};
 
 }  // namespace halfbyte

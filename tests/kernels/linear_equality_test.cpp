@@ -65,6 +65,16 @@ class Source {
       return format == WeightFormat::kF32 ? make_linear(format, n, k, w.data(), nullptr, 1.0f)
                                           : make_linear(format, n, k, bf16.data(), nullptr, 1.0f);
     }
+    if (format == WeightFormat::kFP8) {  // any number's code, and scales from tiny to large
+      std::vector<uint8_t> codes(static_cast<size_t>(n * k));
+      for (uint8_t& code : codes) {
+        do code = static_cast<uint8_t>(integer(256));
+        while ((code & 0x7F) == 0x7F);
+      }
+      std::vector<float> scales(static_cast<size_t>(n));
+      for (float& scale : scales) scale = std::ldexp(1.0f + std::fabs(normal()), static_cast<int>(integer(60)) - 50);
+      return make_linear(format, n, k, codes.data(), scales.data(), 1.0f);
+    }
     // Arbitrary codes, -0 among them, and arbitrary finite scales: subnormal, zero and negative E4M3; E8M0 within
     // 2^+-40 and its ends. Rows of only the largest code, of either sign.
     const bool nvfp4 = format == WeightFormat::kNVFP4;

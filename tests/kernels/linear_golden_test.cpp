@@ -44,6 +44,17 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
     if (golden.has(shape + "/bias")) bias = golden.get<float>(shape + "/bias");
     const float* bias_or_null = bias.empty() ? nullptr : bias.data();
 
+    if (kernel.weights == WeightFormat::kFP8) {  // the file has BF16 x
+      if (kernel.activations != ActivationMode::kA16) continue;
+      const std::string path = shape + "/fp8";
+      const auto codes = golden.get<uint8_t>(path + "/codes");
+      const auto scales = golden.get<float>(path + "/scales");
+      const auto n = static_cast<int64_t>(scales.size());
+      const QuantLinear w = make_linear(kernel.weights, n, k, codes.data(), scales.data(), 1.0f);
+      EXPECT_TRUE(same_bits(golden.get<float>(path + "/y"), run_linear(kernel, w, x, 0.0f, bias_or_null), n)) << path;
+      ++cases;
+      continue;
+    }
     if (block_size(kernel.weights) == 1) {
       const bool bf16 = kernel.weights == WeightFormat::kBF16;
       // The file has BF16 weights with BF16 x and FP32 with FP32; the other two mixtures have tests of their own.
@@ -71,7 +82,8 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
       ++cases;
     }
   }
-  const bool mixture = kernel.name.starts_with("linear_f32_a16") || kernel.name.starts_with("linear_bf16_f32");
+  const bool mixture = kernel.name.starts_with("linear_f32_a16") || kernel.name.starts_with("linear_bf16_f32") ||
+                       kernel.name.starts_with("linear_fp8_f32");
   EXPECT_EQ(cases == 0, mixture) << "no golden case ran for " << kernel.name;
 }
 

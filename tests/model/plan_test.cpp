@@ -27,7 +27,7 @@ std::string parse_error(std::string_view text) {
 
 TEST(Plan, PresetsAreWhatTheirNamesSay) {
   EXPECT_EQ(plan_preset_names(), (std::vector<std::string>{"f32", "bf16", "w4a16", "w4a8", "w4a4", "w4a16-mxfp4",
-                                                           "w4a8-mxfp4", "w4a4-mxfp4", "int4", "int3"}));
+                                                           "w4a8-mxfp4", "w4a4-mxfp4", "w8a16", "int4", "int3"}));
   for (const std::string& name : plan_preset_names()) EXPECT_EQ(parse(name).preset, name);
   EXPECT_EQ(parse("f32").linear.weights, WeightKind::kF32);
   EXPECT_EQ(parse("f32").kv, KvKind::kF32);
@@ -38,6 +38,9 @@ TEST(Plan, PresetsAreWhatTheirNamesSay) {
   EXPECT_EQ(parse("w4a4").linear.weights, WeightKind::kNVFP4);
   EXPECT_EQ(parse("w4a4-mxfp4").linear.weights, WeightKind::kMXFP4);
   EXPECT_EQ(parse("w4a4").head.weights, WeightKind::kBF16);
+  EXPECT_EQ(parse("w8a16").linear.weights, WeightKind::kFP8);
+  EXPECT_EQ(parse("w8a16").linear.activations, ActivationKind::kBF16);
+  EXPECT_EQ(parse("w4a16,head.weights=fp8").head.weights, WeightKind::kFP8);
   EXPECT_EQ(parse("int3").linear.weights, WeightKind::kInt3);
   EXPECT_EQ(parse("int4").linear.activations, ActivationKind::kBF16);
   EXPECT_EQ(parse("w4a4").kv, KvKind::kBF16);

@@ -25,6 +25,7 @@ def plan_variants():
         yield f"bf16-kv-{kv}", "bf16", False, kv, None
     for suffix, fast in (("", False), ("-a16i16", True)):
         yield f"w4a16-head-nvfp4{suffix}", "w4a16", fast, None, "w4a16"
+    yield "bf16-head-fp8", "bf16", False, None, "w8a16"
 
 
 def write(path, models=MODELS):

@@ -20,6 +20,7 @@ const GoldenFile& goldens() {
 
 // The head as the linears of w4a16 are.
 constexpr const char* kNvfp4Head = "w4a16,head.weights=nvfp4";
+constexpr const char* kFp8Head = "bf16,head.weights=fp8";
 
 struct Case {
   std::string model;
@@ -34,6 +35,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 std::string golden_name(const Case& c) {
   if (const size_t kv = c.plan.find(",kv="); kv != std::string::npos)
     return c.plan.substr(0, kv) + "-kv-" + c.plan.substr(kv + 4);
+  if (c.plan == kFp8Head) return "bf16-head-fp8";
   const std::string name = c.plan == kNvfp4Head ? "w4a16-head-nvfp4" : c.plan;
   const bool nvfp4 = name == "w4a16" || name == "w4a16-head-nvfp4", mxfp4 = name == "w4a16-mxfp4";
   if (!nvfp4 && !mxfp4) return name;
@@ -75,6 +77,7 @@ std::vector<Case> cases() {
     std::vector<std::string> plans = plan_preset_names();
     for (const char* kv : {"f32", "fp8", "nvfp4", "e1m2"}) plans.push_back(std::string("bf16,kv=") + kv);
     plans.push_back(kNvfp4Head);
+    plans.push_back(kFp8Head);
     for (const std::string& plan : plans) {
       for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) out.push_back({model, plan, isa});
     }

@@ -31,7 +31,7 @@ std::vector<float> dequantised(const QuantLinear& q) {
   return out;
 }
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kNVFP4,
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFP8, WeightFormat::kNVFP4,
                                      WeightFormat::kMXFP4};
 
 TEST(QuantizeTensor, SameBytesForAnyNumberOfThreads) {
@@ -100,6 +100,7 @@ TEST(QuantizeTensor, RoundTrip) {
       // Half the widest gap of E2M1 at |w| < 5 bounds the FP4 formats.
       const float bound = format == WeightFormat::kF32    ? 0.0f
                           : format == WeightFormat::kBF16 ? std::fabs(x) / 256
+                          : format == WeightFormat::kFP8  ? std::fabs(x) / 16 + 1e-5f
                                                           : 1.4f;
       EXPECT_LE(std::fabs(x - y), bound);
       if (i / k == 3) {

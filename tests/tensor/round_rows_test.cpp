@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/bf16.h"
+#include "formats/fp8.h"
 #include "formats/nvfp4.h"
 
 namespace halfbyte {
@@ -88,6 +89,22 @@ TEST_P(RoundRows, Mxfp4ExponentBorders) {
         GetParam()->mxfp4(x.data(), 256, rule, c.data(), t.data());
         ASSERT_EQ(t, scales) << s << " * 2^" << p;
         ASSERT_EQ(c, codes) << s << " * 2^" << p;
+      }
+    }
+  }
+}
+
+TEST_P(RoundRows, Fp8EqualsTheDefinition) {
+  for (const int64_t k : kWidths) {
+    for (int kind = 0; kind < kKinds; ++kind) {
+      const std::vector<float> x = row(k, kind);
+      // The row's own scale, and others under which elements saturate, are subnormal or vanish.
+      for (const float factor : {1.0f, 0.25f, 3.7f, 5000.0f, 1e6f}) {
+        const float scale = FP8Row::scale(abs_max(x.data(), k)) * factor;
+        if (!std::isfinite(scale)) continue;
+        std::vector<uint8_t> codes(static_cast<size_t>(k));
+        GetParam()->fp8(x.data(), k, scale, codes.data());
+        for (int64_t i = 0; i < k; ++i) ASSERT_EQ(codes[i], E4M3::encode(x[i] / scale)) << x[i] << " / " << scale;
       }
     }
   }

@@ -8,7 +8,9 @@ namespace halfbyte::cpu {
 namespace {
 
 template <WeightFormat kFormat>
-constexpr size_t kWeightBytes = kFormat == WeightFormat::kBF16 ? 2 : 4;
+constexpr size_t kWeightBytes = kFormat == WeightFormat::kBF16  ? 2
+                                : kFormat == WeightFormat::kFP8 ? 1
+                                                                : 4;
 
 template <WeightFormat kFormat>
 size_t row_bytes(int64_t k) {
@@ -24,7 +26,8 @@ float rounded(float x) {
 
 template <WeightFormat kFormat>
 size_t plain_packed_bytes(int64_t n, int64_t k) {
-  return static_cast<size_t>(n) * row_bytes<kFormat>(k);
+  const size_t scales = kFormat == WeightFormat::kFP8 ? sizeof(float) : 0;
+  return static_cast<size_t>(n) * (row_bytes<kFormat>(k) + scales);
 }
 
 template <WeightFormat kFormat>
@@ -33,6 +36,10 @@ void pack_plain(const QuantLinear& w, int64_t n_begin, int64_t n_end, std::byte*
   for (auto r = static_cast<size_t>(n_begin); r < static_cast<size_t>(n_end); ++r) {
     std::memcpy(packed + r * to, w.codes.bytes().data() + r * from, from);
     std::memset(packed + r * to + from, 0, to - from);
+  }
+  if constexpr (kFormat == WeightFormat::kFP8) {
+    auto* scales = reinterpret_cast<float*>(packed + static_cast<size_t>(w.n) * to);
+    for (int64_t r = n_begin; r < n_end; ++r) scales[r] = 256.0f * w.block_scales.as<float>()[r];
   }
 }
 
@@ -59,11 +66,15 @@ void arrange_plain(const float* x, int64_t rows, int64_t k, float, std::byte* ou
 
 template size_t plain_packed_bytes<WeightFormat::kF32>(int64_t, int64_t);
 template size_t plain_packed_bytes<WeightFormat::kBF16>(int64_t, int64_t);
+template size_t plain_packed_bytes<WeightFormat::kFP8>(int64_t, int64_t);
 template void pack_plain<WeightFormat::kF32>(const QuantLinear&, int64_t, int64_t, std::byte*);
 template void pack_plain<WeightFormat::kBF16>(const QuantLinear&, int64_t, int64_t, std::byte*);
+template void pack_plain<WeightFormat::kFP8>(const QuantLinear&, int64_t, int64_t, std::byte*);
 template void arrange_plain<WeightFormat::kF32, false>(const float*, int64_t, int64_t, float, std::byte*);
 template void arrange_plain<WeightFormat::kF32, true>(const float*, int64_t, int64_t, float, std::byte*);
 template void arrange_plain<WeightFormat::kBF16, false>(const float*, int64_t, int64_t, float, std::byte*);
 template void arrange_plain<WeightFormat::kBF16, true>(const float*, int64_t, int64_t, float, std::byte*);
+template void arrange_plain<WeightFormat::kFP8, false>(const float*, int64_t, int64_t, float, std::byte*);
+template void arrange_plain<WeightFormat::kFP8, true>(const float*, int64_t, int64_t, float, std::byte*);
 
 }  // namespace halfbyte::cpu

@@ -1,6 +1,7 @@
-// How the AVX2 and AVX-512 linears see BF16 and FP32 weights and their activations; plain C++ for both.
+// How the AVX2 and AVX-512 linears see BF16, FP8 and FP32 weights and their activations; plain C++ for both.
 //
-// Weights: rows as they are stored, each beginning on a cache line.
+// Weights: rows as they are stored, each beginning on a cache line; FP8: behind all rows, 2^8 times their scales (FP32), as
+// their codes are multiplied as value * 2^-8 (kv_codes.h).
 // Activations: FP32. BF16 weights are widened without shuffles, even k by a shift and odd k by a mask, so the
 // activations beside them lie, in each run of 32, as 16 even k then 16 odd k. The k beyond the last whole run are in
 // plain order.

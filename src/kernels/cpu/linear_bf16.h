@@ -1,4 +1,4 @@
-// y = x W^T for BF16 and FP32 weights (docs/numerics.md 3.3), once for both vector widths: `Isa` supplies the vectors.
+// y = x W^T for BF16, FP8 and FP32 weights (docs/numerics.md 3.3), once for both vector widths: `Isa` supplies the vectors.
 //
 // Bytes moved: n * k * sizeof(weight) once, and from the first-level cache once more for every Isa::kTokens tokens: as many
 // as have their sums in registers. The 32 partial sums by k mod 32 are a few vectors; the fold and the tail are the
@@ -9,6 +9,7 @@
 
 #include "kernels/api.h"
 #include "kernels/cpu/bf16_rows.h"
+#include "kernels/cpu/kv_codes.h"
 
 namespace halfbyte::cpu {
 
@@ -33,14 +34,16 @@ HB_ALWAYS_INLINE float fold8(__m256 even8, __m256 odd8) {
 
 template <class Isa, WeightFormat kFormat>
 struct LinearPlain {
-  using Weight = std::conditional_t<kFormat == WeightFormat::kBF16, uint16_t, float>;
+  static constexpr bool kFp8 = kFormat == WeightFormat::kFP8;
+  using Weight = std::conditional_t<kFormat == WeightFormat::kBF16, uint16_t, std::conditional_t<kFp8, uint8_t, float>>;
   using Sums = typename Isa::Sums;  // the 32 partial sums
   static constexpr bool kBf16 = kFormat == WeightFormat::kBF16;
   static constexpr int64_t kMaxTokens = 8;
   static constexpr int64_t kPrefetchBytes = 2048;
 
   static HB_ALWAYS_INLINE float weight_value(const Weight* w) {
-    if constexpr (!kBf16) return *w;
+    if constexpr (kFp8) return kHalfE4M3.of[*w] * 0x1p-7f;
+    if constexpr (kFormat == WeightFormat::kF32) return *w;
     const uint32_t bits = static_cast<uint32_t>(*w) << 16;
     float f;
     __builtin_memcpy(&f, &bits, 4);
@@ -88,6 +91,10 @@ struct LinearPlain {
   }
 
   static HB_ALWAYS_INLINE void store(const LinearCall& call, int64_t m, int64_t r, float dot) {
+    if constexpr (kFp8) {
+      const std::byte* scales = call.packed + call.n * weight_stride<Weight>(call.k);
+      dot *= reinterpret_cast<const float*>(scales)[r];
+    }
     call.y[m * call.ldy + r] = call.bias != nullptr ? dot + call.bias[r] : dot;
   }
 

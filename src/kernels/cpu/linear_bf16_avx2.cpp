@@ -24,6 +24,11 @@ struct Avx2 {
     return {{_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16)),
              _mm256_castsi256_ps(_mm256_and_si256(a, odd)), _mm256_castsi256_ps(_mm256_and_si256(b, odd))}};
   }
+  static HB_ALWAYS_INLINE Sums widen(const uint8_t* w) {
+    const __m256i a = e4m3_to_f16(load128(w)), b = e4m3_to_f16(load128(w + 16));
+    return {{_mm256_cvtph_ps(_mm256_castsi256_si128(a)), _mm256_cvtph_ps(_mm256_extracti128_si256(a, 1)),
+             _mm256_cvtph_ps(_mm256_castsi256_si128(b)), _mm256_cvtph_ps(_mm256_extracti128_si256(b, 1))}};
+  }
   static HB_ALWAYS_INLINE Sums widen(const float* w) {
     return {{_mm256_loadu_ps(w), _mm256_loadu_ps(w + 8), _mm256_loadu_ps(w + 16), _mm256_loadu_ps(w + 24)}};
   }
@@ -50,6 +55,8 @@ std::span<const LinearKernel> linear_bf16_avx2() {
       LinearPlain<Avx2, WeightFormat::kF32>::kernel<true>("linear_f32_a16_avx2", Isa::kAvx2),
       LinearPlain<Avx2, WeightFormat::kBF16>::kernel<false>("linear_bf16_f32_avx2", Isa::kAvx2),
       LinearPlain<Avx2, WeightFormat::kBF16>::kernel<true>("linear_bf16_a16_avx2", Isa::kAvx2),
+      LinearPlain<Avx2, WeightFormat::kFP8>::kernel<false>("linear_fp8_f32_avx2", Isa::kAvx2),
+      LinearPlain<Avx2, WeightFormat::kFP8>::kernel<true>("linear_fp8_a16_avx2", Isa::kAvx2),
   };
   return kKernels;
 }

@@ -19,6 +19,9 @@ struct Avx512 {
     const __m512i odd = _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000u));
     return {{_mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), _mm512_castsi512_ps(_mm512_and_si512(a, odd))}};
   }
+  static HB_ALWAYS_INLINE Sums widen(const uint8_t* w) {
+    return {{_mm512_cvtph_ps(e4m3_to_f16(load128(w))), _mm512_cvtph_ps(e4m3_to_f16(load128(w + 16)))}};
+  }
   static HB_ALWAYS_INLINE Sums widen(const float* w) { return {{_mm512_loadu_ps(w), _mm512_loadu_ps(w + 16)}}; }
   static HB_ALWAYS_INLINE void multiply_add(const float* x, const Sums& w, Sums& sums) {
     for (int i = 0; i < 2; ++i) sums.v[i] = _mm512_fmadd_ps(_mm512_loadu_ps(x + 16 * i), w.v[i], sums.v[i]);
@@ -45,6 +48,8 @@ std::span<const LinearKernel> linear_bf16_avx512() {
       LinearPlain<Avx512, WeightFormat::kF32>::kernel<true>("linear_f32_a16_avx512", Isa::kAvx512),
       LinearPlain<Avx512, WeightFormat::kBF16>::kernel<false>("linear_bf16_f32_avx512", Isa::kAvx512),
       LinearPlain<Avx512, WeightFormat::kBF16>::kernel<true>("linear_bf16_a16_avx512", Isa::kAvx512),
+      LinearPlain<Avx512, WeightFormat::kFP8>::kernel<false>("linear_fp8_f32_avx512", Isa::kAvx512),
+      LinearPlain<Avx512, WeightFormat::kFP8>::kernel<true>("linear_fp8_a16_avx512", Isa::kAvx512),
   };
   return kKernels;
 }
