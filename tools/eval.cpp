@@ -71,11 +71,35 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
   return json_text(out);
 }
 
+// Of choices that were scored.
+std::string choice_report(const EvalFlags& flags, const EvalSetup& setup, const EvalRun& run) {
+  const ChoiceSummary s = summarise_choices(run.results->results());
+  if (!flags.json) {
+    return fmt::format(
+        "{}, plan {}: {} questions, likelihood of each choice's {}\n"
+        "accuracy          {:.4f}  [{:.4f}, {:.4f}]\n"
+        "accuracy by len.  {:.4f}  [{:.4f}, {:.4f}]\n"
+        "tokens/s          {:.1f}\n",
+        setup.task, plan_text(setup.model->plan()), s.questions, flags.choices, s.accuracy.mean, s.accuracy.low,
+        s.accuracy.high, s.accuracy_norm.mean, s.accuracy_norm.low, s.accuracy_norm.high, run.tokens_per_s);
+  }
+  return json_text(Json{{"task", setup.task},
+                        {"plan", setup.model->plan().preset},
+                        {"n", s.questions},
+                        {"choices", flags.choices},
+                        {"accuracy", s.accuracy.mean},
+                        {"ci95", {s.accuracy.low, s.accuracy.high}},
+                        {"accuracy_norm", s.accuracy_norm.mean},
+                        {"ci95_norm", {s.accuracy_norm.low, s.accuracy_norm.high}},
+                        {"tokens_per_s", run.tokens_per_s}});
+}
+
 int answer(const EvalFlags& flags) {
   auto setup = prepare_eval(flags);
   if (!setup.ok()) return fail(setup.status());
-  const auto run = run_eval(flags, *setup, "answering");
+  const auto run = run_eval(flags, *setup, setup->form ? "scoring" : "answering");
   if (!run.ok()) return interrupted() ? end_interrupted() : fail(run.status());
+  if (setup->form) return write_out(choice_report(flags, *setup, *run)) ? kDone : fail_output();
   return write_out(report(flags, *setup, *run->results, run->tokens_per_s)) ? kDone : fail_output();
 }
 
@@ -139,6 +163,10 @@ Command add_eval(CLI::App& app) {
   flags.option("--text", o->text, "The text that --task perplexity scores");
   flags.option("--window", o->window, "Tokens of a perplexity's windows")->capture_default_str();
   add_answer_flags(flags, *o);
+  flags
+      .option("--choices", o->choices,
+              "Multiple choice: generate (the model answers), or the likelihood of each choice's text or letter")
+      ->capture_default_str();
   flags.flag("--keep-tokens", o->keep_tokens, "Keep the token ids of each answer in the results file");
   flags.option_as("-o,--out", o->out,
                   "Keep every sample in this file (JSON lines); a run that was stopped goes on where it ended",

@@ -37,6 +37,27 @@ Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
   return read_size(flags.max_tokens, "--max-tokens", o.max_tokens);
 }
 
+// --choices: none where the model answers in its own words.
+Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<const Question> questions) {
+  if (flags.choices == "generate") return std::optional<ChoiceForm>();
+  if (flags.choices != "text" && flags.choices != "letter")
+    return invalid_argument(fmt::format("--choices is {}, expected generate, text or letter", quote(flags.choices)));
+  if (flags.samples != 1) return invalid_argument("--choices: a likelihood is no draw; leave out --samples");
+  const auto other = std::ranges::find_if(questions, [](const Question& q) { return q.grading != Grading::kChoice; });
+  if (other != questions.end()) {
+    return invalid_argument(fmt::format("--choices {}: the question {} has no choices to score; leave out --choices",
+                                        flags.choices, quote(other->id)));
+  }
+  return std::optional(flags.choices == "text" ? ChoiceForm::kText : ChoiceForm::kLetter);
+}
+
+// Tokens of the longest prompt with its answer.
+Result<int64_t> longest_text(const EvalSetup& setup) {
+  if (setup.form) return longest_choice(setup.text, setup.questions, *setup.form);
+  HB_ASSIGN(const int64_t prompt, longest_prompt(setup.text, setup.questions, setup.options.render));
+  return prompt + setup.options.max_tokens;
+}
+
 }  // namespace
 
 void add_answer_flags(Flags& flags, EvalFlags& o) {
@@ -69,16 +90,17 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
   setup.questions_path = std::move(chosen.path);
   setup.questions = std::move(chosen.questions);
   setup.task = setup.questions.front().task;
+  HB_ASSIGN(setup.form, choice_form(flags, setup.questions));
   HB_ASSIGN(setup.text, open_text_model(path));
-  HB_TRY(setup.text.template_status);
+  if (!setup.form) HB_TRY(setup.text.template_status);
   HB_ASSIGN(setup.model, load_model(path, flags.model));
-  HB_TRY(set_sampling(flags, setup));
+  if (!setup.form) HB_TRY(set_sampling(flags, setup));
   ModelOptions engine = flags.model;
   if (engine.ctx.empty()) {
-    HB_ASSIGN(const int64_t longest, longest_prompt(setup.text, setup.questions, setup.options.render));
-    engine.ctx = std::to_string(std::min(longest + setup.options.max_tokens, setup.model->summary().context));
+    HB_ASSIGN(const int64_t longest, longest_text(setup));
+    engine.ctx = std::to_string(std::min(longest, setup.model->summary().context));
   }
-  HB_ASSIGN(setup.engine, make_engine(setup.model, engine, flags.concurrent));
+  HB_ASSIGN(setup.engine, make_engine(setup.model, engine, setup.form ? 1 : flags.concurrent));
   return setup;
 }
 
@@ -126,6 +148,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"think", flags.think}};
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
   if (flags.keep_tokens) out["keep_tokens"] = true;
+  if (setup.form) out["choices"] = flags.choices;
   return out.dump();
 }
 
@@ -148,7 +171,9 @@ Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::st
   const Stopwatch clock;
   hold_interrupts();
   const auto tokens =
-      evaluate(*setup.engine, setup.text, setup.questions, setup.options, *run.results, answer_progress(bar));
+      setup.form
+          ? score_choices(*setup.engine, setup.text, setup.questions, *setup.form, *run.results, answer_progress(bar))
+          : evaluate(*setup.engine, setup.text, setup.questions, setup.options, *run.results, answer_progress(bar));
   const double seconds = clock.seconds();
   bar.finish();
   HB_TRY(tokens.status());

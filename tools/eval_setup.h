@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "eval/choice_scores.h"
 #include "eval/evaluate.h"
 #include "model_options.h"
 #include "policy_options.h"
@@ -20,7 +21,8 @@ struct EvalFlags {
   PolicyOptions policy;
   QuestionOptions questions;
   std::string out, max_tokens = "1K";
-  std::string text, window = "2K";  // of a perplexity
+  std::string text, window = "2K";   // of a perplexity
+  std::string choices = "generate";  // how multiple choice is answered: generate, text or letter
   int samples = 1, concurrent = 16;
   uint64_t seed = 0;
   std::optional<double> temperature, top_p;
@@ -35,7 +37,8 @@ struct EvalSetup {
   std::shared_ptr<Model> model;
   std::unique_ptr<Engine> engine;
   EvalOptions options;
-  std::string policy_source;  // where the policy's numbers come from
+  std::string policy_source;       // where the policy's numbers come from
+  std::optional<ChoiceForm> form;  // choices are scored, and nothing is generated
 };
 
 // How questions are answered: split, samples, seeds, sampling, model and machine.

@@ -52,17 +52,19 @@ Status keep_some(const QuestionOptions& options, std::vector<Question>& question
 Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const std::string& model) {
   ChosenQuestions chosen;
   HB_ASSIGN(chosen.path, questions_path(options, model));
-  HB_ASSIGN(chosen.questions, read_questions(chosen.path));
+  HB_ASSIGN(chosen.questions, read_questions(chosen.path, options.order_seed));
   HB_TRY(keep_some(options, chosen.questions));
   return chosen;
 }
 
 void add_question_flags(Flags& flags, QuestionOptions& o) {
   flags.option("--task", o.task, "Questions in the model's folder: MODEL/questions/TASK-SPLIT.jsonl");
-  flags.option("--questions", o.questions, "A question file instead: JSON lines with id, task, prompt, answer");
+  flags.option("--questions", o.questions, "A question file instead: JSON lines (docs/evaluation.md)");
   flags.option("--levels", o.levels, "Only questions of these levels, e.g. 2,3")->delimiter(',');
   flags.option("--limit", o.limit, "At most this many questions, spread over the file")
       ->check(whole_number(1, 1'000'000'000));
+  flags.option("--order-seed", o.order_seed, "Seed of the order of choices that have none in their file (GPQA)")
+      ->capture_default_str();
 }
 
 }  // namespace halfbyte::tools

@@ -13,11 +13,12 @@ namespace halfbyte::tools {
 struct QuestionOptions {
   std::string task, questions, split = "validation";
   std::vector<int64_t> levels;
-  int64_t limit = 0;  // 0: all
+  int64_t limit = 0;        // 0: all
+  uint64_t order_seed = 0;  // of choices without an order
   bool given() const { return !task.empty() || !questions.empty(); }
 };
 
-// --task, --questions, --levels, --limit.
+// --task, --questions, --levels, --limit, --order-seed.
 void add_question_flags(Flags& flags, QuestionOptions& options);
 
 struct ChosenQuestions {

@@ -34,20 +34,8 @@ class Evaluation {
         results_(results),
         stops_(stop_tokens(engine.model(), text)) {}
 
-  Status check_results() const {
-    const auto& there = results_.results();
-    for (size_t i = 0; i < there.size(); ++i) {
-      if (i < total() && there[i].id == question(i).id && there[i].sample == sample(i)) continue;
-      return invalid_argument(
-          fmt::format("{}: result {} is sample {} of {}, expected sample {} of {}; name another file",
-                      quote(results_.path()), i, there[i].sample, quote(there[i].id), i < total() ? sample(i) : 0,
-                      quote(i < total() ? question(i).id : "nothing")));
-    }
-    return {};
-  }
-
   Status run(const OnEvalProgress& on_progress) {
-    HB_TRY(check_results());
+    HB_TRY(check_results(questions_, options_.samples, results_));
     next_ = results_.results().size();
     while (results_.results().size() < total()) {
       HB_TRY(submit_more());
@@ -177,6 +165,20 @@ std::vector<double> question_accuracies(std::span<const SampleResult> results, i
 }
 
 }  // namespace
+
+Status check_results(std::span<const Question> questions, int samples, const ResultsFile& results) {
+  const auto& there = results.results();
+  const auto n = static_cast<size_t>(samples);
+  for (size_t i = 0; i < there.size(); ++i) {
+    const std::string id = i / n < questions.size() ? questions[i / n].id : "nothing";
+    const size_t sample = i / n < questions.size() ? i % n : 0;
+    if (there[i].id == id && there[i].sample == static_cast<int64_t>(sample)) continue;
+    return invalid_argument(fmt::format("{}: result {} is sample {} of {}, expected sample {} of {}; name another file",
+                                        quote(results.path()), i, there[i].sample, quote(there[i].id), sample,
+                                        quote(id)));
+  }
+  return {};
+}
 
 Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const Question> questions,
                          const EvalOptions& options, ResultsFile& results, const OnEvalProgress& on_progress) {

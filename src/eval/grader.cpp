@@ -5,17 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "eval/answer_text.h"
+#include "eval/choice.h"
 #include "eval/math_answer.h"
 
 namespace halfbyte {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\n\r\f\v";
-  const size_t first = text.find_first_not_of(kSpace);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 // Digits at the front of `text`, at most nine, taken off it.
 std::optional<int64_t> take_number(std::string_view& text) {
@@ -96,8 +91,13 @@ bool grade_countdown(const Question& question, std::string_view answer) {
 }
 
 std::string answer_of(const Question& question, std::string_view completion) {
-  const auto answer = question.grading == Grading::kMath ? math_final_answer(completion) : final_answer(completion);
-  return answer.value_or("");
+  switch (question.grading) {
+    case Grading::kMath: return math_final_answer(completion).value_or("");
+    case Grading::kChoice: return choice_final_answer(question, completion).value_or("");
+    case Grading::kExact:
+    case Grading::kCountdown: return final_answer(completion).value_or("");
+  }
+  return "";
 }
 
 bool grade(const Question& question, std::string_view completion) {
@@ -105,6 +105,7 @@ bool grade(const Question& question, std::string_view completion) {
   switch (question.grading) {
     case Grading::kCountdown: return grade_countdown(question, answer);
     case Grading::kMath: return same_math(question.answer, answer);
+    case Grading::kChoice:
     case Grading::kExact: return answer == question.answer;
   }
   return false;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "eval/answer_text.h"
 #include "eval/math_expression.h"
 
 namespace halfbyte {
@@ -20,13 +21,6 @@ bool is_digit(char c) {
 }
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-std::string_view trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\n\r\f\v";
-  const size_t first = text.find_first_not_of(kSpace);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
@@ -45,20 +39,6 @@ void replace_command(std::string& text, std::string_view from, std::string_view 
     text.replace(at, from.size(), to);
     at += to.size();
   }
-}
-
-// Where the group that opens at `open` ends (its '}'); npos: never.
-size_t group_end(std::string_view text, size_t open) {
-  int depth = 0;
-  for (size_t i = open; i < text.size(); ++i) {
-    if (text[i] == '\\') {
-      ++i;
-      continue;
-    }
-    depth += (text[i] == '{') - (text[i] == '}');
-    if (depth == 0) return i;
-  }
-  return std::string_view::npos;
 }
 
 // "\text{...}" and its kin: a unit behind something is taken away with its exponent, else the words stay.
@@ -347,26 +327,6 @@ bool same(std::string_view a, std::string_view b, int depth) {
   if (const auto relation = same_relation(a, b, depth)) return *relation;
   if (same_expression(a, b)) return true;
   return a.size() + b.size() <= 8 && word_form(a) == word_form(b) && !word_form(a).empty();  // "(C)" and "C"
-}
-
-// Behind the reasoning; none where it was opened and never closed.
-std::optional<std::string_view> answer_part(std::string_view completion) {
-  constexpr std::string_view kClose = "</think>";
-  const size_t close = completion.rfind(kClose);
-  if (close != std::string_view::npos) return completion.substr(close + kClose.size());
-  if (completion.find("<think>") != std::string_view::npos) return std::nullopt;
-  return completion;
-}
-
-std::optional<std::string> last_boxed(std::string_view text) {
-  for (size_t at = text.rfind("\\boxed"); at != std::string_view::npos;
-       at = at == 0 ? text.npos : text.rfind("\\boxed", at - 1)) {
-    const size_t open = text.find_first_not_of(' ', at + 6);
-    if (open == std::string_view::npos || text[open] != '{') continue;
-    const size_t end = group_end(text, open);
-    if (end != std::string_view::npos) return std::string(trim(text.substr(open + 1, end - open - 1)));
-  }
-  return std::nullopt;
 }
 
 std::optional<std::string> last_number(std::string_view text) {

@@ -8,20 +8,13 @@
 
 #include "base/json.h"
 #include "base/quote.h"
+#include "eval/choice_lines.h"
 #include "io/read_file.h"
 
 namespace halfbyte {
 namespace {
 
 constexpr int64_t kLargest = 1'000'000'000;
-
-Status read_text(const JsonValue& root, std::string_view key, std::string& out) {
-  HB_ASSIGN(const JsonValue value, root.at(key));
-  HB_ASSIGN(const std::string_view text, value.as_string());
-  if (text.empty()) return value.error("is empty");
-  out = std::string(text);
-  return {};
-}
 
 Status read_countdown(const JsonValue& root, Question& question) {
   HB_ASSIGN(const JsonValue numbers, root.at("numbers"));
@@ -42,28 +35,41 @@ constexpr std::string_view kInstruction = "\n\nPlease reason step by step, and p
 Status read_benchmark(const JsonValue& root, std::string_view key, std::string_view task, int64_t line, Question& out) {
   out.task = task;
   out.grading = Grading::kMath;
-  HB_TRY(read_text(root, key, out.prompt));
+  HB_TRY(read_question_text(root, key, out.prompt));
   out.prompt += kInstruction;
   const auto answer = root.find_set("answer");
   if (answer && !answer->is_string()) {  // AIME has numbers
     HB_ASSIGN(const int64_t number, answer->as_int(-kLargest, kLargest));
     out.answer = std::to_string(number);
   } else {
-    HB_TRY(read_text(root, "answer", out.answer));
+    HB_TRY(read_question_text(root, "answer", out.answer));
   }
   if (const size_t mark = out.answer.rfind("####"); mark != std::string::npos) {
     out.answer = out.answer.substr(std::min(out.answer.find_first_not_of(' ', mark + 4), out.answer.size()));
     if (out.answer.empty()) return root.error("has nothing behind ####");
   }
   out.id = fmt::format("{}-{:04}", task, line);
-  if (const auto id = root.find_set("id"); id && id->is_string()) HB_TRY(read_text(root, "id", out.id));
+  if (const auto id = root.find_set("id"); id && id->is_string()) HB_TRY(read_question_text(root, "id", out.id));
   return {};
 }
 
-Result<Question> parse_question(std::string_view text, const std::string& name, int64_t line) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(text, fmt::format("{}, line {}", name, line)));
+struct Place {
+  const std::string& name;  // of the file
+  int64_t line;             // from 1
+  int64_t number;           // of the question, from 0
+  uint64_t order_seed;
+};
+
+Result<Question> parse_question(std::string_view text, const Place& place) {
+  const int64_t line = place.line;
+  HB_ASSIGN(const auto document, JsonDocument::parse(text, fmt::format("{}, line {}", place.name, line)));
   const JsonValue root = document->root();
   Question question;
+  question.number = place.number;
+  if (is_choice_line(root)) {
+    HB_TRY(read_choice_line(root, line, place.order_seed, question));
+    return question;
+  }
   if (!root.find("prompt") && !root.find("task")) {
     if (root.find("problem")) {
       HB_TRY(read_benchmark(root, "problem", "math", line, question));
@@ -74,10 +80,10 @@ Result<Question> parse_question(std::string_view text, const std::string& name, 
       return question;
     }
   }
-  HB_TRY(read_text(root, "id", question.id));
-  HB_TRY(read_text(root, "task", question.task));
-  HB_TRY(read_text(root, "prompt", question.prompt));
-  HB_TRY(read_text(root, "answer", question.answer));
+  HB_TRY(read_question_text(root, "id", question.id));
+  HB_TRY(read_question_text(root, "task", question.task));
+  HB_TRY(read_question_text(root, "prompt", question.prompt));
+  HB_TRY(read_question_text(root, "answer", question.answer));
   if (const auto level = root.find_set("level")) {
     HB_ASSIGN(question.level, level->as_int(0, 1000));
   }
@@ -90,7 +96,15 @@ Result<Question> parse_question(std::string_view text, const std::string& name, 
 
 }  // namespace
 
-Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& name) {
+Status read_question_text(const JsonValue& root, std::string_view key, std::string& out) {
+  HB_ASSIGN(const JsonValue value, root.at(key));
+  HB_ASSIGN(const std::string_view text, value.as_string());
+  if (text.empty()) return value.error("is empty");
+  out = std::string(text);
+  return {};
+}
+
+Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& name, uint64_t order_seed) {
   std::vector<Question> questions;
   std::unordered_set<std::string> ids;
   for (int64_t line = 1; !text.empty(); ++line) {
@@ -98,8 +112,8 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
     const std::string_view row = text.substr(0, end);
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    HB_ASSIGN(Question question, parse_question(row, name, line));
-    question.number = static_cast<int64_t>(questions.size());
+    const Place place{name, line, static_cast<int64_t>(questions.size()), order_seed};
+    HB_ASSIGN(Question question, parse_question(row, place));
     if (!ids.insert(question.id).second) {
       return invalid_data(fmt::format("{}, line {}: the id {} comes twice", name, line, quote(question.id)));
     }
@@ -109,10 +123,10 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
   return questions;
 }
 
-Result<std::vector<Question>> read_questions(const std::string& path) {
+Result<std::vector<Question>> read_questions(const std::string& path, uint64_t order_seed) {
   HB_ASSIGN(const auto text, read_small_file(path));
   if (!text) return not_found(path + ": there is no such file");
-  return parse_questions(*text, path);
+  return parse_questions(*text, path, order_seed);
 }
 
 }  // namespace halfbyte

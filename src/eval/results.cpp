@@ -45,6 +45,10 @@ std::string line_of(const SampleResult& r) {
   out["steps"] = r.shape.steps;
   out["repeated"] = rounded(r.shape.repeated);
   out["alike"] = rounded(r.shape.alike);
+  if (!r.log_likelihoods.empty()) {
+    out["log_likelihoods"] = r.log_likelihoods;
+    out["correct_norm"] = r.correct_norm;
+  }
   if (!r.token_ids.empty()) out["token_ids"] = r.token_ids;
   return out.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -57,6 +61,19 @@ Status read_token_ids(const JsonValue& root, std::vector<int32_t>& out) {
     HB_ASSIGN(const int64_t id, element.as_int(0, INT32_MAX));
     out.push_back(static_cast<int32_t>(id));
   }
+  return {};
+}
+
+Status read_likelihoods(const JsonValue& root, SampleResult& out) {
+  const std::optional<JsonValue> likelihoods = root.find("log_likelihoods");
+  if (!likelihoods) return {};
+  HB_ASSIGN(const auto elements, likelihoods->elements());
+  for (const JsonValue& element : elements) {
+    HB_ASSIGN(const double value, element.as_double());
+    out.log_likelihoods.push_back(value);
+  }
+  HB_ASSIGN(const JsonValue norm, root.at("correct_norm"));
+  HB_ASSIGN(out.correct_norm, norm.as_bool());
   return {};
 }
 
@@ -84,6 +101,7 @@ Result<SampleResult> read_line(std::string_view line, const std::string& name) {
     HB_ASSIGN(const JsonValue value, root.at(key));
     HB_ASSIGN(*out, value.as_double());
   }
+  HB_TRY(read_likelihoods(root, r));
   HB_TRY(read_token_ids(root, r.token_ids));
   return r;
 }

@@ -23,6 +23,9 @@ struct SampleResult {
   bool looped = false;             // decode/loop_detector.h
   TextShape shape;                 // of the reasoning
   std::vector<int32_t> token_ids;  // generated; only where they are to be kept
+  // Multiple choice by likelihood (eval/choice_scores.h): one a choice, nats, and whether the best by length is right.
+  std::vector<double> log_likelihoods;
+  bool correct_norm = false;
 };
 
 // What a results file holds.

@@ -38,6 +38,10 @@ class ResultsFileTest : public ::testing::Test {
     r.reasoning_tokens = 100 + sample;
     r.tokens = 110;
     r.looped = true;
+    if (sample == 3) {
+      r.log_likelihoods = {-1.0 / 3, -2.5};
+      r.correct_norm = true;
+    }
     return r;
   }
 
@@ -63,6 +67,8 @@ TEST_F(ResultsFileTest, GoesOnWhereItEndedWhereverItWasCut) {
       EXPECT_EQ(r.reasoning_tokens, 100 + s);
       EXPECT_EQ(r.correct, s % 2 == 0);
       EXPECT_TRUE(r.looped);
+      EXPECT_EQ(r.log_likelihoods, result(s).log_likelihoods) << "to the last bit";
+      EXPECT_EQ(r.correct_norm, s == 3);
     }
     for (int64_t s = there; s < 4; ++s) ASSERT_TRUE((*file)->append(result(s)).ok());
     ASSERT_EQ(content(), whole) << cut;

@@ -1,6 +1,7 @@
 """halfbyte eval from end to end, on a model that always answers 7 and now and then goes on for ever."""
 
 import json
+import math
 import os
 import pathlib
 import signal
@@ -230,3 +231,49 @@ def test_benchmark_lines_are_read_as_published(halfbyte, answerer, tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = ask(halfbyte, answerer, path)
     assert out["task"] == "gsm8k" and out["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_choices_by_likelihood(halfbyte, answerer, tmp_path):
+    """The chain says " 7" behind ":". A longer choice that begins wrongly and goes on rightly wins by its length."""
+    path, out = tmp_path / "choices.jsonl", tmp_path / "r.jsonl"
+    lines = [{"question": "Which?", "choices": ["8", "7"], "answer": 1},
+             {"question": "Which?", "choices": ["8", "8answer: "], "answer": "B"},
+             {"question": "Which?", "choices": ["8", "9", "7"], "answer": 0}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = ask(halfbyte, answerer, path, "--choices", "text", "-o", out)
+    assert (found["n"], found["choices"]) == (3, "text")
+    assert found["accuracy"] == pytest.approx(1 / 3) and found["accuracy_norm"] == pytest.approx(2 / 3)
+    assert found["ci95"][0] <= found["accuracy"] <= found["ci95"][1] and found["ci95_norm"][1] == 1
+    settings, *results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert settings["choices"] == "text" and [r["answer"] for r in results] == ["B", "A", "C"]
+    # One-hot rows under a norm: a miss costs sqrt(hidden) nats, a token that no chain goes on from log(vocab).
+    miss, unknown = tiny_chat.HIDDEN ** .5, math.log(tiny_chat.VOCAB)
+    assert results[0]["log_likelihoods"] == pytest.approx([-miss, 0], abs=.1)
+    assert results[1]["log_likelihoods"] == pytest.approx([-miss, -miss - unknown], abs=.1)
+    text = out.read_bytes()
+    out.write_bytes(text[:-40])
+    assert ask(halfbyte, answerer, path, "--choices", "text", "-o", out)["accuracy"] == found["accuracy"]
+    assert out.read_bytes() == text, "a run that was stopped goes on and ends in the same bytes"
+    letters = ask(halfbyte, answerer, path, "--choices", "letter")
+    assert letters["choices"] == "letter" and letters["accuracy"] == pytest.approx(1 / 3), "all equally likely: the first"
+    shown = halfbyte("eval", answerer, "--questions", path, "--choices", "text")
+    assert "accuracy          0.3333" in shown.out and "accuracy by len.  0.6667" in shown.out
+
+
+def test_choices_need_choices(halfbyte, answerer, questions, tmp_path):
+    for arguments, words in [(["--choices", "text"], ["q0", "no choices"]), (["--choices", "words"], ["generate, text or letter"]),
+                             (["--choices", "letter", "--samples", "2"], ["--samples"])]:
+        r = halfbyte("eval", answerer, "--questions", questions, *arguments)
+        assert r.code == 2 and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"question": "q", "choices": ["a", "b"], "answer": "E"}\n')
+    r = halfbyte("eval", answerer, "--questions", bad)
+    assert r.code == 2 and "bad.jsonl, line 1: answer: found 'E', expected an index from 0 to 1 or a letter" in r.err
+
+
+def test_choices_in_the_model_s_own_words(halfbyte, answerer, tmp_path):
+    """It says "answer: 7": the text of a choice."""
+    path = tmp_path / "choices.jsonl"
+    path.write_text(json.dumps({"question": "3 + 4?", "options": ["6", "7"], "answer": "B", "answer_index": 1}) + "\n")
+    out = ask(halfbyte, answerer, path, "--samples", "2")
+    assert out["task"] == "mmlu-pro" and out["accuracy"] == out["majority"] == 1
