@@ -28,7 +28,7 @@ struct BenchOptions {
   ModelOptions model;
   std::string synthetic, prompt, tokens = "64", batch = "1", context = "16", svg;
   int repeat = 5, warmup = 1;
-  bool json = false, roofline = false, stepped = false, policy_cost = false, race = false;
+  bool json = false, roofline = false, stepped = false, policy_cost = false, race = false, stages = false;
 };
 
 constexpr int64_t kPromptTokens = 512;  // unless --prompt-tokens says otherwise
@@ -39,9 +39,19 @@ struct Sizes {
 
 struct Case {
   std::string name;
-  std::vector<double> rates;   // tokens per second of each sample
-  double bytes_per_token = 0;  // weight bytes that must be read for a token
+  std::vector<double> rates;      // tokens per second of each sample
+  double bytes_per_token = 0;     // weight bytes that must be read for a token
+  int64_t samples = 0;            // prompts, or steps
+  std::vector<StageTime> stages;  // of all samples; empty without --stages
 };
+
+// Adds what a sample took: the engine's times since `before`.
+void add_sample(const std::vector<StageTime>& before, const std::vector<StageTime>& after, Case& out) {
+  ++out.samples;
+  if (out.stages.empty())
+    for (const StageTime& t : after) out.stages.push_back({t.stage, 0});
+  for (size_t i = 0; i < after.size(); ++i) out.stages[i].seconds += after[i].seconds - before[i].seconds;
+}
 
 class Bench {
  public:
@@ -50,12 +60,11 @@ class Bench {
     const auto chunks =
         static_cast<double>((sizes.prompt + EngineOptions{}.prefill_chunk - 1) / EngineOptions{}.prefill_chunk);
     // All weights are read once for each chunk of a prompt and each decode step.
-    prompt_ = {fmt::format("prompt {}", sizes.prompt),
-               {},
-               static_cast<double>(s.decode_bytes_per_token) * chunks / static_cast<double>(sizes.prompt)};
-    decode_ = {fmt::format("decode batch {} at {}", sizes.batch, sizes.context),
-               {},
-               static_cast<double>(s.decode_bytes_per_token) / static_cast<double>(sizes.batch)};
+    prompt_.name = fmt::format("prompt {}", sizes.prompt);
+    prompt_.bytes_per_token =
+        static_cast<double>(s.decode_bytes_per_token) * chunks / static_cast<double>(sizes.prompt);
+    decode_.name = fmt::format("decode batch {} at {}", sizes.batch, sizes.context);
+    decode_.bytes_per_token = static_cast<double>(s.decode_bytes_per_token) / static_cast<double>(sizes.batch);
   }
 
   // One round: a prompt alone, then `batch` sequences that decode together. Kept unless it warms up.
@@ -76,10 +85,13 @@ class Bench {
   }
 
   Status time_prompt(int64_t number, bool keep) {
+    const std::vector<StageTime> before = engine_.stage_times();
     const Stopwatch clock;
     HB_TRY(submit(sizes_.prompt, 1, number).status());
     while (engine_.busy()) HB_TRY(engine_.step().status());
-    if (keep) prompt_.rates.push_back(static_cast<double>(sizes_.prompt) / clock.seconds());
+    if (!keep) return {};
+    prompt_.rates.push_back(static_cast<double>(sizes_.prompt) / clock.seconds());
+    add_sample(before, engine_.stage_times(), prompt_);
     return {};
   }
 
@@ -90,12 +102,16 @@ class Bench {
     }
     bool all_decode = false;
     while (engine_.busy()) {
+      const std::vector<StageTime> before = engine_.stage_times();
       const Stopwatch clock;
       HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
       const double seconds = clock.seconds();
       int64_t tokens = 0;
       for (const TokenEvent& e : events) tokens += e.token >= 0;
-      if (all_decode && tokens == sizes_.batch && keep) decode_.rates.push_back(static_cast<double>(tokens) / seconds);
+      if (all_decode && tokens == sizes_.batch && keep) {
+        decode_.rates.push_back(static_cast<double>(tokens) / seconds);
+        add_sample(before, engine_.stage_times(), decode_);
+      }
       all_decode = all_decode || tokens == sizes_.batch;
     }
     return {};
@@ -109,12 +125,32 @@ class Bench {
 Json case_json(const Case& c, double read_gbps) {
   const double median = percentile(c.rates, 0.5);
   const double gbps = median * c.bytes_per_token / 1e9;
-  return {{"name", c.name},
-          {"tokens_per_s", median},
-          {"p10", percentile(c.rates, 0.1)},
-          {"p90", percentile(c.rates, 0.9)},
-          {"GBps", gbps},
-          {"share_of_read", gbps / read_gbps}};
+  Json out{{"name", c.name},
+           {"tokens_per_s", median},
+           {"p10", percentile(c.rates, 0.1)},
+           {"p90", percentile(c.rates, 0.9)},
+           {"GBps", gbps},
+           {"share_of_read", gbps / read_gbps}};
+  for (const StageTime& t : c.stages) out["stages_us"][t.stage] = 1e6 * t.seconds / static_cast<double>(c.samples);
+  return out;
+}
+
+// A row a stage, a column a case: mean time of a prompt, or of a step, and its share.
+std::string stages_text(const std::vector<Case>& cases) {
+  if (cases.empty() || cases[0].stages.empty()) return "";
+  std::string out = fmt::format("\n{:<12}", "mean us");
+  for (const Case& c : cases) out += fmt::format(" {:>24}", c.name);
+  for (size_t i = 0; i < cases[0].stages.size(); ++i) {
+    out += fmt::format("\n{:<12}", cases[0].stages[i].stage);
+    for (const Case& c : cases) {
+      if (c.stages.empty()) continue;
+      double all = 0;
+      for (const StageTime& t : c.stages) all += t.seconds;
+      const double own = c.stages[i].seconds;
+      out += fmt::format(" {:>17.1f} {:>5.1f}%", 1e6 * own / static_cast<double>(c.samples), 100 * own / all);
+    }
+  }
+  return out + "\n";
 }
 
 std::string report_text(const Model& model, const std::vector<Case>& cases, double read_gbps, int threads) {
@@ -130,7 +166,7 @@ std::string report_text(const Model& model, const std::vector<Case>& cases, doub
                        j["tokens_per_s"].get<double>(), j["p10"].get<double>(), j["p90"].get<double>(),
                        j["GBps"].get<double>(), 100 * j["share_of_read"].get<double>());
   }
-  return out;
+  return out + stages_text(cases);
 }
 
 std::string report_json(const std::vector<Case>& cases, double read_gbps, int threads) {
@@ -169,15 +205,15 @@ Status fit_sizes(const BenchOptions& options, int64_t room, int64_t decoded, Siz
 Status check_form(const BenchOptions& options, const CLI::App& app) {
   if (options.roofline)
     return refuse_unused(app, "with --roofline",
-                         {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--prompt-tokens", "--tokens",
-                          "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device"});
+                         {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--stages", "--prompt-tokens",
+                          "--tokens", "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device"});
   if (!options.svg.empty()) return invalid_argument("--svg goes with --roofline");
   if (options.stepped)
     return refuse_unused(app, "with --stepped",
-                         {"--policy-cost", "--prompt-tokens", "--tokens", "--batch", "--context", "--repeat",
-                          "--warmup", "--json", "--ctx"});
+                         {"--policy-cost", "--stages", "--prompt-tokens", "--tokens", "--batch", "--context",
+                          "--repeat", "--warmup", "--json", "--ctx"});
   if (options.policy_cost)
-    return refuse_unused(app, "with --policy-cost", {"--prompt-tokens", "--batch", "--repeat", "--warmup"});
+    return refuse_unused(app, "with --policy-cost", {"--stages", "--prompt-tokens", "--batch", "--repeat", "--warmup"});
   return {};
 }
 
@@ -232,7 +268,7 @@ int run(BenchOptions options, const CLI::App& app) {
   const auto device = chosen_device(options.model);
   if (!device.ok()) return fail(device.status());
   if (*device == "cuda") {
-    const Status beside = refuse_unused(app, "with --device cuda", {"--stepped"});
+    const Status beside = refuse_unused(app, "with --device cuda", {"--stepped", "--stages"});
     return beside.ok() ? run_cuda(options, *sizes) : fail(beside);
   }
   if (options.race) return fail(invalid_argument("--race needs --device cuda and --synthetic"));
@@ -250,7 +286,7 @@ int run(BenchOptions options, const CLI::App& app) {
     engine_options.ctx = fmt::format("{}", std::min(needed + 31, (*model)->config().context));
   }
   if (options.policy_cost) return run_policy_cost(*model, engine_options, sizes->context, sizes->tokens, options.json);
-  auto engine = make_engine(*model, engine_options, static_cast<int>(sizes->batch));
+  auto engine = make_engine(*model, engine_options, static_cast<int>(sizes->batch), options.stages);
   if (!engine.ok()) return fail(engine.status());
 
   ThreadPool pool(threads);
@@ -298,6 +334,7 @@ Command add_bench(CLI::App& app) {
   flags.option("--svg", options->svg, "With --roofline: write a picture to this file");
   flags.flag("--stepped", options->stepped,
              "Measure when a line on stdin asks: 'prompt TOKENS', 'decode ROWS CONTEXT STEPS', 'read'");
+  flags.flag("--stages", options->stages, "Also where the time goes: linears, attention, rounding, norms, ...");
   flags.flag("--policy-cost", options->policy_cost,
              "What ReSET adds to a decode step: --tokens pairs of steps, with it and without, in turn");
   flags.flag("--race", options->race,

@@ -131,9 +131,10 @@ Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOp
   return Model::load(path, load);
 }
 
-Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options,
-                                            int batch) {
+Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options, int batch,
+                                            bool stage_times) {
   EngineOptions engine;
+  engine.stage_times = stage_times;
   engine.max_batch = batch;
   engine.threads = options.threads;
   HB_ASSIGN(engine.device, chosen_device(options));

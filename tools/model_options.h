@@ -37,7 +37,8 @@ Result<LoadOptions> load_options(const ModelOptions& options);
 // With a progress bar on a terminal; Ctrl-C gives kCancelled.
 Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOptions& options);
 // An engine for `batch` requests at once.
-Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options, int batch);
+Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options, int batch,
+                                            bool stage_times = false);
 
 // "w4a16 (nvfp4 weights, bf16 activations, bf16 KV)".
 std::string plan_text(const PrecisionPlan& plan);

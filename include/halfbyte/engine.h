@@ -22,6 +22,7 @@ struct EngineOptions {
   int64_t page_tokens = 32;     // a power of two
   int max_waiting = 1024;       // requests queued; one more is refused
   int threads = 0;              // 0: the physical cores this process may use; results do not depend on it
+  bool stage_times = false;     // measure what Engine::stage_times() gives; on the CPU only
   std::string device = "cpu";   // "cpu", or "cuda": device 0, for a model loaded with kernels "ref"
 };
 
@@ -56,7 +57,13 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
 };
 
-// submit, cancel, force and metrics are thread-safe; step, score and the taps belong to one thread.
+// Seconds that all steps and scores so far have spent on one kind of work: "linear", "attention", "head", ...
+struct StageTime {
+  std::string stage;
+  double seconds = 0;
+};
+
+// submit, cancel, force and metrics are thread-safe; step, score, stage_times and the taps belong to one thread.
 class Engine {
  public:
   // kInvalidArgument: an option out of its range, by name; kResourceExhausted: the KV cache and work space do not fit
@@ -90,6 +97,8 @@ class Engine {
   void set_logits_tap(LogitsTap tap);
 
   EngineMetrics metrics() const;
+  // Empty unless EngineOptions::stage_times asked for it.
+  std::vector<StageTime> stage_times() const;
   const Model& model() const;
 
  private:

@@ -34,7 +34,9 @@ class CpuRunner final : public Runner {
         cache_(std::move(cache)),
         decoder_(*model_, pool_, cache_, decoder_limits(limits)),
         logits_(static_cast<size_t>(logit_rows(limits) * vocab_)),
-        sampled_(static_cast<size_t>(limits.max_batch)) {
+        sampled_(static_cast<size_t>(limits.max_batch)),
+        clock_(limits.stage_times ? std::make_unique<StageClock>() : nullptr) {
+    decoder_.measure(clock_.get());
     for (int t = 0; t < pool_.threads(); ++t) samplers_.emplace_back(vocab_, logit_fns_);
     if (pool_.threads() > 1) wide_sampler_.emplace(vocab_, logit_fns_, &pool_);
     sequences_.reserve(static_cast<size_t>(limits.max_batch));
@@ -68,6 +70,13 @@ class CpuRunner final : public Runner {
       }
     }
     return {};
+  }
+
+  std::vector<StageTime> stage_times() const override {
+    std::vector<StageTime> out;
+    for (size_t i = 0; clock_ != nullptr && i < kStageNames.size(); ++i)
+      out.push_back({kStageNames[i], clock_->seconds(i)});
+    return out;
   }
 
  private:
@@ -121,6 +130,7 @@ class CpuRunner final : public Runner {
 
   // Many rows: a thread takes whole rows. Few: one row after another, each on all threads.
   void sample() {
+    const StageTimer timer(clock_.get(), Stage::kSampling);
     const auto rows = static_cast<int64_t>(sampling_.size());
     if (wide_sampler_ && 2 * rows <= pool_.threads()) {
       for (int64_t i = 0; i < rows; ++i) sample_row(i, *wide_sampler_);
@@ -150,6 +160,7 @@ class CpuRunner final : public Runner {
   std::optional<Sampler> wide_sampler_;  // on all threads
   std::vector<float> logits_;            // [sampling rows, vocab]
   std::vector<SampledToken> sampled_;    // [sampling rows]
+  std::unique_ptr<StageClock> clock_;    // or null
   std::vector<SequenceRows> sequences_;  // of the current step, as are:
   std::vector<Request*> sampling_;
   std::vector<int64_t> logit_rows_;

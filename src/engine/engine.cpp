@@ -146,6 +146,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
   const bool cuda = options.device == "cuda";
   if (!cuda && options.device != "cpu")
     return invalid_argument("the engine's device is " + quote(options.device) + ", expected cpu or cuda");
+  if (cuda && options.stage_times)
+    return unsupported("stage_times on a CUDA device, whose step is one graph; expected false");
   uint64_t available = available_memory_bytes();
   if (cuda) {
     HB_ASSIGN(available, cuda_memory_for_cache(model->summary().weight_bytes));
@@ -194,6 +196,9 @@ void Engine::set_logits_tap(LogitsTap tap) {
   impl_->logits_tap = std::move(tap);
 }
 
+std::vector<StageTime> Engine::stage_times() const {
+  return impl_->runner->stage_times();
+}
 EngineMetrics Engine::metrics() const {
   const std::lock_guard lock(impl_->metrics_mutex);
   EngineMetrics out = impl_->metrics;

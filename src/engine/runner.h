@@ -22,6 +22,7 @@ struct RunnerLimits {
   int64_t pages = 0;          // of the KV cache
   int64_t page_tokens = 0;
   int threads = 0;
+  bool stage_times = false;
 };
 
 // Thread-compatible: owned by the thread that steps the engine.
@@ -37,6 +38,9 @@ class Runner {
   // Earlier positions of `tokens` have been run into `pages` already. The rows are all prompt rows or all decode rows.
   virtual Status score(std::span<const int32_t> tokens, int64_t position, int64_t rows, std::span<const int32_t> pages,
                        const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) = 0;
+
+  // Empty where RunnerLimits::stage_times did not ask for it.
+  virtual std::vector<StageTime> stage_times() const { return {}; }
 };
 
 Result<std::unique_ptr<Runner>> make_cpu_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits);

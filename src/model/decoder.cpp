@@ -175,6 +175,7 @@ void Decoder::run_layer(const LayerWeights& w, int64_t layer) {
 
 void Decoder::logits(std::span<const int64_t> rows, std::span<float> out, const LinearTap* tap) {
   assert(static_cast<int64_t>(rows.size()) <= limits_.max_rows);
+  const StageTimer timer(clock_, Stage::kHead);
   tap_ = tap;
   Workspace& s = *work_;
   const int64_t hidden = model_.config.hidden;
@@ -187,6 +188,7 @@ void Decoder::logits(std::span<const int64_t> rows, std::span<float> out, const 
 
 // Lays out the batch row by row: embeddings, angles, and where keys and values go.
 void Decoder::place(std::span<const SequenceRows> batch) {
+  const StageTimer timer(clock_, Stage::kEmbedding);
   Workspace& s = *work_;
   s.rows.clear();
   s.pages.clear();
@@ -230,6 +232,7 @@ void Decoder::place(std::span<const SequenceRows> batch) {
 }
 
 void Decoder::norm(const float* x, const std::vector<float>& weight, int64_t rows, float* out) {
+  const StageTimer timer(clock_, Stage::kNorm);
   const auto width = static_cast<int64_t>(weight.size());
   const auto body = [&](int64_t begin, int64_t end, int) {
     kernels_.rmsnorm(x + begin * width, weight.data(), model_.config.rms_norm_eps, end - begin, width,
@@ -263,6 +266,7 @@ void Decoder::linear_rows(const float* x, const Rows& rows, std::span<const Outp
 }
 
 void Decoder::round_input(const PackedLinear& linear, const float* x, const Rows& rows) {
+  const StageTimer timer(clock_, Stage::kRounding);
   Workspace& s = *work_;
   const LinearKernel& kernel = linear.kernel_for(rows.role);
   const size_t row_bytes = kernel.activation_bytes(linear.k);
@@ -282,6 +286,7 @@ void Decoder::round_input(const PackedLinear& linear, const float* x, const Rows
 
 // The rounded input times each weight, split by output features over all of them at once.
 void Decoder::multiply(const Rows& rows, std::span<const Output> outputs) {
+  const StageTimer timer(clock_, Stage::kLinear);
   const std::byte* input = work_->rounded.as<std::byte>();
   const int64_t tile = outputs[0].linear.kernel_for(rows.role).row_tile;
   const auto tiles = [tile](const Output& o) { return (o.linear.n + tile - 1) / tile; };
@@ -328,6 +333,7 @@ void Decoder::multiply_range(const Output& output, const std::byte* input, const
 }
 
 void Decoder::rotate_and_append(const LayerWeights& w, int64_t layer) {
+  const StageTimer timer(clock_, Stage::kRotation);
   Workspace& s = *work_;
   const ModelConfig& c = model_.config;
   const auto body = [&](int64_t begin, int64_t end, int) {
@@ -382,6 +388,7 @@ void Decoder::plan_attention(std::span<const SequenceRows> batch) {
 }
 
 void Decoder::attention(const LayerWeights& w, int64_t layer) {
+  const StageTimer timer(clock_, Stage::kAttention);
   Workspace& s = *work_;
   const ModelConfig& c = model_.config;
   for (size_t i = 0; i < s.pages.size(); ++i) s.page_pointers[i] = cache_.layer_page(s.pages[i], layer);
@@ -420,6 +427,7 @@ void Decoder::attention(const LayerWeights& w, int64_t layer) {
 }
 
 void Decoder::silu_mul() {
+  const StageTimer timer(clock_, Stage::kActivation);
   Workspace& s = *work_;
   const auto body = [&](int64_t begin, int64_t end, int) {
     kernels_.silu_mul(s.gate.data() + begin, s.up.data() + begin, end - begin, s.gate.data() + begin);
@@ -429,6 +437,7 @@ void Decoder::silu_mul() {
 
 // x += h.
 void Decoder::add_to_residual() {
+  const StageTimer timer(clock_, Stage::kResidual);
   Workspace& s = *work_;
   const auto body = [&](int64_t begin, int64_t end, int) {
     float* x = s.x.data();

@@ -14,6 +14,7 @@
 #include "kernels/api.h"
 #include "model/facts.h"
 #include "model/kv_cache.h"
+#include "model/stage_clock.h"
 #include "model/weights.h"
 
 namespace halfbyte {
@@ -49,6 +50,9 @@ class Decoder {
   // Logits of rows of the last forward(), by their index in the batch; out: [rows.size(), vocab], rows.size() <=
   // max_rows.
   void logits(std::span<const int64_t> rows, std::span<float> out, const LinearTap* tap = nullptr);
+
+  // From now on its stages' times are added to `clock`, which must outlive it; null: they are not measured.
+  void measure(StageClock* clock) { clock_ = clock; }
 
   // Bytes that a decoder with these limits allocates.
   static uint64_t work_bytes(const ModelFacts& model, const DecoderLimits& limits, int threads);
@@ -92,6 +96,7 @@ class Decoder {
   DecoderLimits limits_;
   const LinearTap* tap_ = nullptr;  // of the running call
   int64_t decode_rows_ = 0;         // of the batch
+  StageClock* clock_ = nullptr;
   std::unique_ptr<Workspace> work_;
 };
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "base/clock.h"
 #include "engine/checks.h"
 #include "model/model_impl.h"
 #include "support/tiny_synthetic.h"
@@ -310,6 +311,21 @@ TEST(Engine, TapsSeeEveryLinearsInputDuringScore) {
   ASSERT_TRUE(engine->submit(ask({1, 2}, 2)).ok());
   drain(*engine);
   EXPECT_TRUE(rows.empty()) << "a tap belongs to score()";
+}
+
+TEST(Engine, StageTimesAddUpToTheStepsAndComeOnlyWhenAsked) {
+  EXPECT_TRUE(make()->stage_times().empty());
+  const auto engine = make({.stage_times = true});
+  const Stopwatch watch;
+  ASSERT_TRUE(engine->submit(ask({1, 2, 3}, 8)).ok());
+  drain(*engine);
+  const double all = watch.seconds();
+  double sum = 0;
+  for (const StageTime& t : engine->stage_times()) {
+    EXPECT_GT(t.seconds, 0) << t.stage;
+    sum += t.seconds;
+  }
+  EXPECT_LE(sum, all) << "no time counts twice";
 }
 
 TEST(Engine, AnOverflowingModelEndsItsRequestWithAnError) {

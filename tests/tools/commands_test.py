@@ -205,6 +205,17 @@ def test_bench_fits_its_prompt_into_a_short_context(halfbyte):
     assert r.code == 2 and "--context 1048576 and 64 tokens to decode" in r.err
 
 
+def test_bench_stages_are_all_of_a_steps_time(halfbyte):
+    r = halfbyte("bench", "--synthetic", "tiny", "--threads", 1, "--stages", "--json", *BENCH)
+    assert r.code == 0, r.err
+    for case in json.loads(r.out)["cases"]:
+        stages = case["stages_us"]
+        assert {"linear", "attention", "rounding", "head", "sampling"} <= stages.keys() and all(v > 0 for v in stages.values())
+        assert sum(stages.values()) > 0
+    text = halfbyte("bench", "--synthetic", "tiny", "--stages", *BENCH).out
+    assert "attention" in text and "attention" not in halfbyte("bench", "--synthetic", "tiny", *BENCH).out
+
+
 def test_bench_stepped_answers_each_line(halfbyte):
     lines = "prompt 8\ndecode 2 16 3\ndecode 2 16 3\nread\n"
     r = halfbyte("bench", "--synthetic", "tiny", "--threads", 1, "--stepped", stdin=lines)
