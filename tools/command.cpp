@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -138,9 +139,20 @@ bool stdout_has_color() {
 }
 
 bool write_out(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
-  g_output_error = errno;
-  return false;
+  std::fflush(stdout);  // what the line editor wrote comes first
+  while (!text.empty()) {
+    const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {  // whoever started us made it so
+      pollfd ready{STDOUT_FILENO, POLLOUT, 0};
+      poll(&ready, 1, /*timeout=*/-1);
+    } else if (errno != EINTR) {  // a signal that is held: what was begun is written to its end
+      g_output_error = errno;
+      return false;
+    }
+  }
+  return true;
 }
 
 int fail_output() {

@@ -11,6 +11,7 @@
 #include "json_text.h"
 #include "model/plan_fields.h"
 #include "text/tokenizer.h"
+#include "text_input.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -139,6 +140,7 @@ int run(const RunOptions& options) {
   if (!*prompt && options.json) return fail("--json needs a prompt: give one as an argument or pipe one in");
   auto chat = open_chat_of(options);
   if (!chat.ok()) return fail(chat.status());
+  const UnreadStdin unread("prompt", warns_of_stdin(options));
   if (options.verbose || (stderr_is_terminal() && !options.quiet)) {
     print_err(fmt::format("{}  {:<9} {}\n", model_table(*chat->model, chat->engine->metrics().context), "sampling",
                           sampling_line(*chat)));

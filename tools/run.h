@@ -49,9 +49,10 @@ Status check_prompt_options(const RunOptions& options);
 Result<std::optional<std::string>> given_prompt(const RunOptions& options);
 // The engine takes `batch` requests at once.
 Result<Chat> open_chat(const RunOptions& options, int batch = 1);
-// The same for the one prompt of the options: says where a first argument that is no model may be one, and where text on
-// stdin is not read.
+// The same for the one prompt of the options: says where a first argument that is no model may be one.
 Result<Chat> open_chat_of(const RunOptions& options);
+// Whether text on stdin is worth a note: the prompt does not come from there.
+bool warns_of_stdin(const RunOptions& options);
 Result<Prompt> make_prompt(const Chat& chat, const RunOptions& options, const std::string& text);
 // "temperature 0.6, top-p 0.95, seed 1" or the policy with its source.
 std::string sampling_line(const Chat& chat);

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
-#include "decode/greedy.h"
+#include "base/greedy.h"
 #include "model/config.h"
 #include "run.h"
 #include "text_input.h"
@@ -129,10 +129,11 @@ Result<Chat> open_chat_of(const RunOptions& options) {
   auto chat = open_chat(options);
   if (!chat.ok() && chat.status().code() == StatusCode::kNotFound)
     return explain_missing_model(options.model.model, "--prompt", chat.status());
-  // Now, not before: what comes through a pipe may have needed the while.
-  const bool given = !options.prompt.empty() || !options.prompt_flag.empty();
-  if (chat.ok() && given && !options.quiet) note_unread_stdin("prompt");
   return chat;
+}
+
+bool warns_of_stdin(const RunOptions& options) {
+  return !options.quiet && (!options.prompt.empty() || !options.prompt_flag.empty());
 }
 
 std::string sampling_line(const Chat& chat) {

@@ -52,10 +52,15 @@ Result<std::string> read_stdin_text() {
   }
 }
 
-void note_unread_stdin(std::string_view what) {
-  if (stdin_has_text())
-    note(fmt::format(
-        "there is text on stdin, and it is not read: the {} was given otherwise; to send both, pipe both in", what));
+UnreadStdin::UnreadStdin(std::string_view what, bool watch) : what_(what), watch_(watch) {
+  look();
+}
+
+void UnreadStdin::look() {
+  if (!watch_ || !stdin_has_text()) return;
+  watch_ = false;
+  note(fmt::format("there is text on stdin, and it is not read: the {} was given otherwise; to send both, pipe both in",
+                   what_));
 }
 
 Status explain_missing_model(const std::string& model, std::string_view flag, Status status) {

@@ -76,7 +76,7 @@ int run(const TokenizeOptions& options) {
   const auto model = open_text_model(*path);
   if (!model.ok())
     return fail(model.status().code() == StatusCode::kNotFound ? explained(model.status()) : model.status());
-  if (given) note_unread_stdin("text");
+  const UnreadStdin unread("text", given);
   const auto ids = encode(*model, options, text);
   if (!ids.ok()) return fail(ids.status());
   const Tokenizer& tokenizer = *model->tokenizer;

@@ -11,6 +11,7 @@
 #include "output_target.h"
 #include "run.h"
 #include "text/detokenizer.h"
+#include "text_input.h"
 #include "trace_record.h"
 
 namespace halfbyte::tools {
@@ -205,6 +206,7 @@ int trace(const TraceOptions& options) {
   if (!*text) return fail("trace needs a prompt: give one as an argument or pipe one in");
   auto chat = open_chat_of(options.run);
   if (!chat.ok()) return fail(chat.status());
+  const UnreadStdin unread("prompt", warns_of_stdin(options.run));
   const auto prompt = make_prompt(*chat, options.run, **text);
   if (!prompt.ok()) return fail(prompt.status());
   const auto outputs = open_outputs(options, *chat);

@@ -147,13 +147,16 @@ TEST(ThreadPool, UsesItsThreads) {
 TEST(ThreadPool, RunsAloneForAWhileWhenOthersStall) {
   ThreadPool pool(2);
   std::atomic<bool> alone{false};
+  using Clock = std::chrono::steady_clock;
   for (int loop = 0; loop < 1000 && !alone; ++loop) {
     std::atomic<bool> other{false};
+    const Clock::time_point start = Clock::now();
     pool.parallel_for(2, 1, [&](int64_t begin, int64_t end, int thread) {
       if (end - begin == 2) alone = true;
       if (thread == 1) {
         other = true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        // Many times what the caller has spent, however busy the machine is.
+        std::this_thread::sleep_for(std::chrono::milliseconds(10) + 20 * (Clock::now() - start));
       }
       while (thread == 0 && end - begin == 1 && !other) std::this_thread::yield();
     });

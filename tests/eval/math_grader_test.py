@@ -16,7 +16,7 @@ DATA = pathlib.Path(os.environ.get("HALFBYTE_SHARED", ROOT.parent / "shared")) /
 
 def ours(pairs):
     lines = "".join(f"{a}\t{b}\n" for a, b in pairs)
-    done = subprocess.run([PROGRAM], input=lines, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([PROGRAM], input=lines, capture_output=True, text=True, timeout=300, check=True)
     return [line == "1" for line in done.stdout.split()]
 
 

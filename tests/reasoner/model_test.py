@@ -63,7 +63,7 @@ def test_our_tokenizer_and_template_read_the_folder():
         cases = [([], text, tokenizer.encode(text)), (["--chat"], question.prompt, tokenizer.encode(tokenizer.prompt_text(question.prompt)))]
         for flags, given, ids in cases:
             done = subprocess.run([program, "tokenize", MODEL, "--json", *flags], input=given, capture_output=True, text=True,
-                                  env=environment, timeout=60)
+                                  env=environment, timeout=300)
             assert done.returncode == 0, done.stderr
             assert json.loads(done.stdout)["ids"] == ids
 
@@ -75,7 +75,7 @@ def test_the_model_multiplies():
         pytest.skip(f"{program} is not built")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HALFBYTE_")}
     done = subprocess.run([program, "eval", MODEL, "--task", "arithmetic", "--levels", "2", "--limit", "8", "--plan", "bf16", "--json"],
-                          capture_output=True, text=True, env=environment, timeout=240)
+                          capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     out = json.loads(done.stdout)
     assert out["n"] == 8 and out["accuracy"] >= 0.75 and 80 < out["reasoning_tokens_mean"] < 300, out

@@ -11,7 +11,7 @@ import subprocess
 import numpy as np
 import pytest
 import tiny_chat
-from conftest import BINARY, Result, clean_environment
+from conftest import BINARY, PATIENCE, Result, clean_environment, start_blocked
 
 COMMANDS = ["run", "inspect", "bench"]
 
@@ -210,7 +210,7 @@ def alone(tmp_path):
     env = clean_environment(XDG_CACHE_HOME=str(tmp_path))
 
     def run(*args, stdin=""):
-        return Result(subprocess.run([copy, *args], input=stdin, capture_output=True, text=True, timeout=120, env=env))
+        return Result(subprocess.run([copy, *args], input=stdin, capture_output=True, text=True, timeout=PATIENCE, env=env))
     return run
 
 
@@ -297,8 +297,7 @@ def test_quantize_does_not_touch_a_folder_that_is_there(halfbyte, model, tmp_pat
 
 def test_interrupted_quantize_leaves_nothing(tmp_path):
     folder = tiny_chat.write_wide_model(tmp_path / "big")
-    process = subprocess.Popen([BINARY, "quantize", str(folder), "-o", str(tmp_path / "out"), "--threads", "1"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, env=clean_environment())
+    process = start_blocked("quantize", folder, "-o", tmp_path / "out", "--threads", "1")
     assert process.stdout.read1(4096)  # the first tensor's line
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

@@ -9,7 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 import tiny_chat
-from conftest import BINARY, ROOT, clean_environment
+from conftest import BINARY, PATIENCE, ROOT, clean_environment
 
 COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize", "trace", "calibrate", "eval"]
 
@@ -324,7 +324,7 @@ def examples():
 def test_examples_of_the_documents_run(commands, model, tmp_path):
     env = clean_environment(MODEL=model, PATH=f"{os.path.dirname(BINARY)}:{os.environ['PATH']}")
     for command in commands:
-        r = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120,
+        r = subprocess.run(["bash", "-euo", "pipefail", "-c", command], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=PATIENCE,
                            stdin=subprocess.DEVNULL)
         assert r.returncode == 0, (command, r.stdout, r.stderr)
         assert r.stdout, command

@@ -1,9 +1,13 @@
 """Fixtures: the binary, and the tiny model whose answers are known."""
 
+import array
+import contextlib
+import fcntl
 import os
 import pathlib
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -23,15 +27,41 @@ def clean_environment(**changes):
     return {k: v for k, v in env.items() if v is not None}
 
 
+# How long anything may take, in seconds: many times what it needs, so that only a command that hangs is ended by it.
+PATIENCE = 300
+
+
 class Result:
     def __init__(self, done):
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
 
 
-def run_halfbyte(*args, stdin="", env=None, timeout=120, cwd=None, binary_input=False):
-    done = subprocess.run([BINARY, *map(str, args)], input=stdin, capture_output=True, text=not binary_input, timeout=timeout,
-                          env=env if env is not None else clean_environment(), cwd=cwd)
+@contextlib.contextmanager
+def filled_pipe(data):
+    """The end to read of a pipe that has the bytes and its end before any process looks at it."""
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(writer, False)
+        try:
+            assert os.write(writer, data) == len(data), "more than a pipe holds"
+        finally:
+            os.close(writer)
+        yield reader
+    finally:
+        os.close(reader)
+
+
+def run_halfbyte(*args, stdin="", env=None, timeout=PATIENCE, cwd=None):
+    with filled_pipe(stdin.encode()) as pipe:
+        done = subprocess.run([BINARY, *map(str, args)], stdin=pipe, capture_output=True, text=True, timeout=timeout,
+                              env=env if env is not None else clean_environment(), cwd=cwd)
     return Result(done)
+
+
+def start_blocked(*args, **streams):
+    """The command with so small a pipe for its stdout that it has to wait, in the middle of its work, until somebody reads."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": clean_environment()} | streams
+    return subprocess.Popen([BINARY, *map(str, args)], pipesize=4096, **streams)
 
 
 def wait_until_it_catches(process, signal):
@@ -40,6 +70,18 @@ def wait_until_it_catches(process, signal):
     while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) >> (signal - 1) & 1:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.01)
+
+
+def wait_until_it_waits(process):
+    """Waits until the process, which has one thread, has handled its signals and sleeps because the pipe of its stdout is full."""
+    def sleeps():
+        fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        return "S" in fields["State"].split()[0] and not int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
+    waiting = array.array("i", [0])
+    while waiting[0] < fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ) or not sleeps():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+        fcntl.ioctl(process.stdout, termios.FIONREAD, waiting)
 
 
 @pytest.fixture(scope="session")

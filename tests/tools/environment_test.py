@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 import tiny_chat
-from conftest import BINARY, clean_environment, wait_until_it_catches
+from conftest import BINARY, PATIENCE, clean_environment, start_blocked, wait_until_it_catches
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def start(args, prepare=None, environment=None, **streams):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, (out or b"").decode(), (err or b"").decode()
 
 
@@ -76,7 +76,7 @@ def test_full_disk_behind_stdout(model, tmp_path, args):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_quantize_that_is_ended_leaves_nothing(wide, tmp_path, number):
-    process = start(["quantize", wide, "-o", tmp_path / "out", "--threads", "1"])
+    process = start_blocked("quantize", wide, "-o", tmp_path / "out", "--threads", "1")
     assert process.stdout.read1(4096)  # the first tensor's line
     process.send_signal(number)
     code, _, err = finish(process)
@@ -85,10 +85,10 @@ def test_a_quantize_that_is_ended_leaves_nothing(wide, tmp_path, number):
 
 
 def test_a_reader_that_goes_away_leaves_nothing(wide, tmp_path):
-    process = start(["quantize", wide, "-o", tmp_path / "out", "--threads", "1"])
+    process = start_blocked("quantize", wide, "-o", tmp_path / "out", "--threads", "1")
     assert process.stdout.read1(4096)
     process.stdout.close()
-    process.wait(timeout=120)
+    process.wait(timeout=PATIENCE)
     assert process.returncode == -signal.SIGPIPE
     assert list(tmp_path.iterdir()) == []
 
@@ -105,7 +105,7 @@ def test_interrupt_while_stdin_is_read(model, args):
 
 
 def test_interrupted_bench_ends_at_once():
-    process = start(["bench", "--synthetic", "qwen3-8b"])
+    process = start(["bench", "--synthetic", "qwen3-0.6b", "--repeat", "1000"])
     wait_until_it_catches(process, signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert finish(process) == (130, "", "")
@@ -150,7 +150,7 @@ def test_a_source_that_shrinks_leaves_nothing(wide, tmp_path):
     # The handler removes the folder with functions that allocate. The fault is a load from the mapping, never inside the
     # allocator, which the thread sanitizer does not know.
     unsafe = {"TSAN_OPTIONS": "report_signal_unsafe=0"}
-    process = start(["quantize", copy, "-o", tmp_path / "out", "--threads", "1"], environment=unsafe)
+    process = start_blocked("quantize", copy, "-o", tmp_path / "out", "--threads", "1", env=clean_environment() | unsafe)
     assert process.stdout.read1(4096)
     os.truncate(copy / "model.safetensors", 4096)
     code, _, err = finish(process)

@@ -6,10 +6,11 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 import tiny_chat
-from conftest import BINARY, ROOT, clean_environment
+from conftest import BINARY, PATIENCE, ROOT, clean_environment
 
 
 @pytest.fixture(scope="session")
@@ -89,18 +90,23 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(halfbyte, answerer, qu
 
 
 def test_killed_in_the_middle(answerer, questions, tmp_path):
+def wait_until_written(process, path):
+    """Until some samples are in the results, or all of them."""
+    while process.poll() is None and (not path.exists() or path.stat().st_size < 2000):
+        time.sleep(0.01)
+
+
     """SIGKILL at any moment, then the same command again."""
     many = tmp_path / "many.jsonl"
     many.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "prompt": f"{i}?", "answer": "7"}) + "\n" for i in range(400)))
     command = [BINARY, "eval", answerer, "--questions", many, "--plan", "bf16", "--samples", "4", "--json", "-o"]
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    subprocess.run([*command, whole], check=True, capture_output=True, env=clean_environment(), timeout=120)
+    subprocess.run([*command, whole], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
     victim = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL, env=clean_environment())
-    while victim.poll() is None and (not killed.exists() or killed.stat().st_size < 2000):
-        pass
+    wait_until_written(victim, killed)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=120)
+    subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
     assert killed.read_bytes() == whole.read_bytes()
 
 
@@ -156,12 +162,12 @@ def test_ctrl_c_keeps_whole_samples(answerer, questions, tmp_path):
     out = tmp_path / "r.jsonl"
     many = tmp_path / "many.jsonl"
     many.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "prompt": f"{i}?", "answer": "7"}) + "\n" for i in range(2000)))
-    victim = subprocess.Popen([BINARY, "eval", answerer, "--questions", many, "-o", out], stdout=subprocess.DEVNULL,
+    victim = subprocess.Popen([BINARY, "eval", answerer, "--questions", many, "--samples", "64", "-o", out], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, env=clean_environment())
-    while victim.poll() is None and (not out.exists() or out.stat().st_size < 2000):
-        pass
+    wait_until_written(victim, out)
+    assert victim.poll() is None, "so many samples are not asked in the time that it takes to see the first"
     victim.send_signal(signal.SIGINT)
-    assert victim.wait(timeout=60) in (130, -signal.SIGINT)
+    assert victim.wait(timeout=PATIENCE) in (130, -signal.SIGINT)
     lines = out.read_bytes()
     assert lines.endswith(b"\n") and all(json.loads(line) for line in lines.splitlines())
     assert os.path.getsize(out) > 0

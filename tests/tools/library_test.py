@@ -5,12 +5,12 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import BINARY, ROOT, clean_environment
+from conftest import BINARY, PATIENCE, ROOT, clean_environment
 
 
 def run_example(name, *args):
     program = pathlib.Path(BINARY).with_name(f"example_{name}")
-    return subprocess.run([program, *args], capture_output=True, text=True, timeout=120, env=clean_environment())
+    return subprocess.run([program, *args], capture_output=True, text=True, timeout=PATIENCE, env=clean_environment())
 
 
 def test_chat(model):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import tiny_chat
-from conftest import BINARY, clean_environment
+from conftest import BINARY, PATIENCE, clean_environment, filled_pipe, start_blocked, wait_until_it_waits
 
 
 def test_answers_a_prompt(halfbyte, model):
@@ -149,17 +149,21 @@ def test_verbose_and_quiet(halfbyte, model):
     assert halfbyte("run", model, "Hi", "--quiet").err == ""
 
 
+def read_until(stream, text):
+    seen = b""
+    while text not in seen:
+        piece = stream.read1(4096)
+        assert piece, seen
+        seen += piece
+    return seen
+
+
 def interrupted(args, until):
     """Starts the command, waits until stdout has that text, sends SIGINT."""
-    process = subprocess.Popen([BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                               env=clean_environment())
-    seen = b""
-    while until not in seen:
-        piece = process.stdout.read1(4096)
-        assert piece, process.stderr.read()
-        seen += piece
+    process = start_blocked(*args)
+    seen = read_until(process.stdout, until)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, seen + out, err
 
 
@@ -173,27 +177,33 @@ def test_interrupt_before_anything_is_written(model):
     # Nothing half-written: no JSON at all.
     process = subprocess.Popen([BINARY, "run", model, "z", "--raw", "--json", "--verbose"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                stdin=subprocess.DEVNULL, env=clean_environment())
-    seen = b""
-    while b"sampling" not in seen:  # the last thing said before the answer begins
-        piece = process.stderr.read1(4096)
-        assert piece, seen
-        seen += piece
+    read_until(process.stderr, b"sampling")  # the last thing said before the answer begins
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, b"")
 
 
+def test_interrupt_while_nobody_reads(model):
+    """As in `halfbyte run | less`: stdout is full when Ctrl-C comes, and what was begun is written once there is room."""
+    process = start_blocked("run", model, "z", "--raw", "--max-tokens", "100K", "--threads", "1")
+    wait_until_it_waits(process)
+    process.send_signal(signal.SIGINT)
+    wait_until_it_waits(process)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (130, b"")
+    assert out.endswith(b"\n") and 4096 < len(out) < 100_000 and set(out.strip()) == set(b"yz")
+
+
 def test_a_reader_that_goes_away_ends_the_run(model):
-    process = subprocess.Popen([BINARY, "run", model, "z", "--raw"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               stdin=subprocess.DEVNULL, env=clean_environment())
+    process = start_blocked("run", model, "z", "--raw")
     assert process.stdout.read(4)
     process.stdout.close()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE)
     assert process.returncode == -signal.SIGPIPE
 
 
 def test_smollm2_answers(halfbyte, smollm2):
-    out = json.loads(halfbyte("run", smollm2, "What is the capital of France?", "--json", "--max-tokens", 24, timeout=280).out)
+    out = json.loads(halfbyte("run", smollm2, "What is the capital of France?", "--json", "--max-tokens", 24).out)
     assert "Paris" in out["text"]
     assert out["completion_tokens"] > 3 and out["timing"]["decode_tokens_per_s"] > 0
 
@@ -238,7 +248,7 @@ def test_an_empty_prompt_is_refused_and_stdin_is_not_read(model):
     for args in (["run", model, ""], ["run", model, "-p", ""], ["trace", model, "--jsonl", "-", ""]):
         # stdin stays open: a command that reads it does not end.
         process = subprocess.Popen([BINARY, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
-        assert process.wait(timeout=60) == 2, args
+        assert process.wait(timeout=PATIENCE) == 2, args
         assert b"empty" in process.stderr.read(), args
 
 
@@ -249,19 +259,36 @@ def test_an_empty_text_has_no_tokens(halfbyte, model):
     assert halfbyte("tokenize", model, "a").out.endswith("1 token\n")
 
 
+UNREAD = "note: there is text on stdin, and it is not read"
+
+
 def test_text_on_stdin_beside_a_prompt_is_not_dropped_in_silence(halfbyte, model, tmp_path):
     for args in (["run", model, "Hi"], ["run", model, "-p", "Hi"], ["tokenize", model, "Hi"]):
         r = halfbyte(*args, stdin="more\n")
-        assert r.code == 0 and "note: there is text on stdin, and it is not read" in r.err and r.err.count("\n") == 1
+        assert r.code == 0 and UNREAD in r.err and r.err.count("\n") == 1
         assert r.out == halfbyte(*args).out and halfbyte(*args).err == ""
     assert halfbyte("run", model, "Hi", "-q", stdin="more\n").err == ""
     # A stdin that stays open, and one that is a file.
     process = subprocess.Popen([BINARY, "run", model, "Hi"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
-    assert (process.wait(timeout=60), process.stderr.read()) == (0, b"")
+    assert (process.wait(timeout=PATIENCE), process.stderr.read()) == (0, b"")
     (tmp_path / "text").write_text("more")
     with open(tmp_path / "text") as file:
         r = subprocess.run([BINARY, "run", model, "Hi"], stdin=file, capture_output=True, env=clean_environment())
-    assert b"there is text on stdin" in r.stderr
+    assert UNREAD in r.stderr.decode()
+
+
+def test_text_on_stdin_is_seen_before_the_answer_or_behind_it_and_said_once(model):
+    args = ("run", model, "z", "--raw", "--max-tokens", "20K", "--verbose")  # more than the pipe of its stdout holds
+    with filled_pipe(b"more\n") as pipe:
+        process = start_blocked(*args, stdin=pipe)
+    err = read_until(process.stderr, b"sampling")
+    assert UNREAD in err.decode()
+    assert UNREAD not in process.communicate(timeout=PATIENCE)[1].decode() and process.returncode == 0
+    # The one who writes is slower than the command's start.
+    process = start_blocked(*args, stdin=subprocess.PIPE)
+    assert UNREAD not in read_until(process.stderr, b"sampling").decode()
+    _, err = process.communicate(b"more\n", timeout=PATIENCE)
+    assert process.returncode == 0 and err.decode().count(UNREAD) == 1
 
 
 def test_a_prompt_in_the_place_of_the_model(halfbyte, tmp_path):
@@ -274,7 +301,7 @@ def test_a_prompt_in_the_place_of_the_model(halfbyte, tmp_path):
 def test_stdin_without_end_is_refused(model):
     for command in ("run", "tokenize"):
         with open("/dev/zero") as endless:
-            r = subprocess.run([BINARY, command, model], stdin=endless, capture_output=True, env=clean_environment(), timeout=60)
+            r = subprocess.run([BINARY, command, model], stdin=endless, capture_output=True, env=clean_environment(), timeout=PATIENCE)
         assert r.returncode == 2 and b"stdin has more than 16.0 MiB" in r.stderr
     r = subprocess.run([BINARY, "run", model], stdin=os.open(model, os.O_RDONLY), capture_output=True, env=clean_environment())
     assert r.returncode == 2 and b"stdin cannot be read: Is a directory" in r.stderr

@@ -9,7 +9,7 @@ import subprocess
 import termios
 import time
 
-from conftest import BINARY, clean_environment
+from conftest import BINARY, PATIENCE, clean_environment
 
 
 class Terminal:
@@ -36,7 +36,7 @@ class Terminal:
                 return False
         return True
 
-    def wait_for(self, text, seconds=60):
+    def wait_for(self, text, seconds=PATIENCE):
         """Everything up to and with `text`, which is taken out of what was seen."""
         end = time.monotonic() + seconds
         while text not in self.seen:
@@ -49,14 +49,14 @@ class Terminal:
     def send(self, text):
         os.write(self.master, text.encode())
 
-    def finish(self, seconds=60):
+    def finish(self, seconds=PATIENCE):
         """The exit code; what was still written is in .seen."""
         end = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < end, f"the command does not end; seen: {self.seen!r}"
             self.read()
-        while self.read(0.05):
-            if not select.select([self.master], [], [], 0)[0]:
-                break
+        # What it wrote may still be on its way; behind the last of it comes the end.
+        while self.read():
+            assert time.monotonic() < end, f"the terminal has no end; seen: {self.seen!r}"
         os.close(self.master)
         return self.process.returncode

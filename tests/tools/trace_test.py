@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import tiny_chat
-from conftest import BINARY, clean_environment
+from conftest import BINARY, PATIENCE, clean_environment
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
@@ -182,7 +182,7 @@ def test_ten_thousand_tokens_in_a_browser(halfbyte, model, tmp_path):
     page = re.sub(r"^const data = .*$", lambda _: "const data = " + text, page, flags=re.MULTILINE)
     (tmp_path / "big.html").write_text(PROBE + page)
     r = subprocess.run([program, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--window-size=1200,800",
-                        "--dump-dom", f"file://{tmp_path}/big.html"], capture_output=True, text=True, timeout=120, env=clean_environment())
+                        "--dump-dom", f"file://{tmp_path}/big.html"], capture_output=True, text=True, timeout=PATIENCE, env=clean_environment())
     found = re.search(r'<html[^>]* data-said="([^"]*)"', r.stdout)
     assert found, (r.stdout[:300], r.stderr[-2000:])
     said = json.loads(found.group(1).replace("&quot;", '"'))
