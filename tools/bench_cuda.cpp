@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench_support.h"
+#include "model/plan_fields.h"
 #include "model_options.h"
 
 namespace halfbyte::tools {
@@ -31,7 +32,7 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
                {"memory_mhz", r.memory_mhz},
                {"read_GBps", r.read_gbps}}},
              {"shape", o.shape},
-             {"plan", o.plan.preset},
+             {"plan", plan_to_text(o.plan)},
              {"batch", o.batch},
              {"context", o.context},
              {"steps", r.step_ms.size()},

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "command.h"
+#include "model/plan_fields.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -81,7 +82,7 @@ int run_race(const CudaDecodeOptions& options, bool json) {
   for (const CudaDecodeOptions* o : {static_cast<const CudaDecodeOptions*>(&bf16), &options}) {
     const auto report = measure_cuda_decode(*o);  // the first lane's weights are gone before the second's are made
     if (!report.ok()) return fail(report.status());
-    lanes.push_back(RaceLane::of(o->plan.preset, report->step_ms));
+    lanes.push_back(RaceLane::of(plan_to_text(o->plan), report->step_ms));
     first = *report;
   }
   if (!json && stderr_is_terminal()) play(lanes);

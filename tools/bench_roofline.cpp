@@ -176,11 +176,11 @@ Status measure(Family& family, int repeat, ReadSpeed& read, ThreadPool& pool) {
 
 std::string table(const std::vector<Family>& families, double read_gbps, int threads) {
   std::string out = fmt::format(
-      "{}, {} threads, reads {:.2f} GB/s\nlinear of {} x {}, weights in memory; roof = the lower of bandwidth and the "
+      "{}, {}, reads {:.2f} GB/s\nlinear of {} x {}, weights in memory; roof = the lower of bandwidth and the "
       "kernel's "
       "own peak in the caches\n\n{:<30} {:>3} {:>9} {:>9} {:>9} {:>7} {:>8} {:>9} {:>8}\n",
-      cpu_model_name(), threads, read_gbps, kN, kK, "kernel", "M", "us", "p10", "p90", "GB/s", "of read", "GOP/s",
-      "of roof");
+      cpu_model_name(), counted(threads, "thread"), read_gbps, kN, kK, "kernel", "M", "us", "p10", "p90", "GB/s",
+      "of read", "GOP/s", "of roof");
   for (const Family& f : families)
     for (const Point& p : f.points)
       out += fmt::format("{:<30} {:>3} {:>9.1f} {:>9.1f} {:>9.1f} {:>7.2f} {:>7.1f}% {:>9.1f} {:>7.1f}%\n", p.kernel,
@@ -225,7 +225,7 @@ Result<std::vector<Family>> families_of(Isa isa) {
 
 RooflinePicture picture_of(const std::vector<Family>& families, double read_gbps, int threads) {
   RooflinePicture picture;
-  picture.title = fmt::format("{}, {} threads, reads {:.1f} GB/s", cpu_model_name(), threads, read_gbps);
+  picture.title = fmt::format("{}, {}, reads {:.1f} GB/s", cpu_model_name(), counted(threads, "thread"), read_gbps);
   picture.read_gbps = read_gbps;
   for (const Family& f : families) {
     RooflineSeries series{std::string(f.kernel->name), f.peak_gops, {}};

@@ -16,6 +16,7 @@
 #include "io/read_file.h"
 #include "json_text.h"
 #include "model/load_plan.h"
+#include "model/plan_fields.h"
 #include "output_target.h"
 #include "question_options.h"
 #include "run.h"
@@ -238,16 +239,17 @@ std::string report(const CalibrateOptions& options, const Chat& chat, const Cali
                           {"prompts", c.prompts},
                           {"tau0_of_prompts", own},
                           {"t_low_grid", grid_json(c.grid)},
-                          {"plan", chat.model->plan().preset},
+                          {"plan", plan_to_text(chat.model->plan())},
                           {"seed", chat.completion.sampling.seed},
                           {"plan_before", c.plan_before.empty() ? Json(nullptr) : Json(c.plan_before)},
                           {"written", c.plan_path.empty() ? Json(nullptr) : Json(c.plan_path)}});
   }
   const auto [least, most] = std::minmax_element(own.begin(), own.end());
   return fmt::format(
-      "tau0 {:.4f} nats: {:g}th percentile of {} entropies of {} prompts at temperature {:g}; a prompt's own: {:.4f} "
+      "tau0 {:.4f} nats: {:g}th percentile of {} of {} at temperature {:g}; a prompt's own: {:.4f} "
       "to {:.4f}\n{}{}\n",
-      c.tau0, 100 * kQuantile, all.size(), c.prompts, kTemperature, *least, *most, c.grid ? grid_text(*c.grid) : "",
+      c.tau0, 100 * kQuantile, all.size() == 1 ? "1 entropy" : fmt::format("{} entropies", all.size()),
+      counted(c.prompts, "prompt"), kTemperature, *least, *most, c.grid ? grid_text(*c.grid) : "",
       c.plan_path.empty()
           ? fmt::format("a .gguf file holds no plan: give --reset-tau0 {:.4f} --reset-t-low {:g}", c.tau0, c.t_low)
           : "written to " + c.plan_path + plan_change(chat, c));

@@ -14,6 +14,7 @@
 #include "eval_setup.h"
 #include "io/read_file.h"
 #include "json_text.h"
+#include "model/plan_fields.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -40,14 +41,14 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
   const EvalSummary s = summarise(results.results(), setup.options.samples);
   if (!flags.json) {
     return fmt::format(
-        "{}, plan {}: {} questions x {} samples{}\n"
+        "{}, plan {}: {} x {}{}\n"
         "accuracy          {:.4f}  [{:.4f}, {:.4f}]\n"
         "majority          {:.4f}\n"
         "reasoning tokens  {:.1f}\n"
         "truncated         {:.4f}\n"
         "looped            {:.4f}\n"
         "tokens/s          {:.1f}\n",
-        setup.task, plan_text(setup.model->plan()), s.questions, s.samples,
+        setup.task, plan_text(setup.model->plan()), counted(s.questions, "question"), counted(s.samples, "sample"),
         setup.policy_source.empty()
             ? ""
             : fmt::format("\n{} ({})", policy_text(setup.options.sampling.policy), setup.policy_source),
@@ -55,7 +56,7 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
         tokens_per_s);
   }
   const Json out{{"task", setup.task},
-                 {"plan", setup.model->plan().preset},
+                 {"plan", plan_to_text(setup.model->plan())},
                  {"n", s.questions},
                  {"samples", s.samples},
                  {"accuracy", s.accuracy.mean},
@@ -76,15 +77,16 @@ std::string choice_report(const EvalFlags& flags, const EvalSetup& setup, const 
   const ChoiceSummary s = summarise_choices(run.results->results());
   if (!flags.json) {
     return fmt::format(
-        "{}, plan {}: {} questions, likelihood of each choice's {}\n"
+        "{}, plan {}: {}, likelihood of each choice's {}\n"
         "accuracy          {:.4f}  [{:.4f}, {:.4f}]\n"
         "accuracy by len.  {:.4f}  [{:.4f}, {:.4f}]\n"
         "tokens/s          {:.1f}\n",
-        setup.task, plan_text(setup.model->plan()), s.questions, flags.choices, s.accuracy.mean, s.accuracy.low,
-        s.accuracy.high, s.accuracy_norm.mean, s.accuracy_norm.low, s.accuracy_norm.high, run.tokens_per_s);
+        setup.task, plan_text(setup.model->plan()), counted(s.questions, "question"), flags.choices, s.accuracy.mean,
+        s.accuracy.low, s.accuracy.high, s.accuracy_norm.mean, s.accuracy_norm.low, s.accuracy_norm.high,
+        run.tokens_per_s);
   }
   return json_text(Json{{"task", setup.task},
-                        {"plan", setup.model->plan().preset},
+                        {"plan", plan_to_text(setup.model->plan())},
                         {"n", s.questions},
                         {"choices", flags.choices},
                         {"accuracy", s.accuracy.mean},
@@ -140,16 +142,18 @@ int score(const EvalFlags& flags) {
   const Perplexity& s = result->score;
   const double rate = result->seconds > 0 ? static_cast<double>(s.tokens) / result->seconds : 0;
   if (!flags.json) {
-    return write_out(fmt::format("perplexity, plan {}: {} windows, {} tokens\n"
+    return write_out(fmt::format("perplexity, plan {}: {}, {}\n"
                                  "perplexity        {:.4f}\n"
                                  "nats a token      {:.5f}\n"
                                  "tokens/s          {:.1f}\n",
-                                 plan_text(result->plan), s.windows, s.tokens, s.perplexity, s.nats, rate))
+                                 plan_text(result->plan), counted(s.windows, "window"), counted(s.tokens, "token"),
+                                 s.perplexity, s.nats, rate))
                ? kDone
                : fail_output();
   }
-  const Json out{{"task", "perplexity"}, {"plan", result->plan.preset}, {"windows", s.windows}, {"tokens", s.tokens},
-                 {"nats", s.nats},       {"perplexity", s.perplexity},  {"tokens_per_s", rate}};
+  const Json out{
+      {"task", "perplexity"}, {"plan", plan_to_text(result->plan)}, {"windows", s.windows}, {"tokens", s.tokens},
+      {"nats", s.nats},       {"perplexity", s.perplexity},         {"tokens_per_s", rate}};
   return write_out(json_text(out)) ? kDone : fail_output();
 }
 

@@ -85,13 +85,14 @@ std::string forced_table(const TaskResults& task) {
   if (task.plans.empty() || !task.plans.front().forced) return "";
   const ForcedSummary& r = *task.plans.front().forced;
   std::string out = fmt::format(
-      "\nTeacher forcing on {} tokens of the first plan's texts; quarters of its entropy begin at {} nats; {:.1f}% of "
+      "\nTeacher forcing on {} of the first plan's texts; quarters of its entropy begin at {} nats; {:.1f}% of "
       "its "
       "tokens are above 0.5; symbols: {}, tokens of uncertain steps: {}.\n\n"
       "| plan | mismatch by quarter | tail-mass ratio by quarter | KL by quarter | symbolic error | top-1 in uncertain "
       "steps "
       "| entropy there | top-1 there as drawn | entropy as drawn |\n|---|---|---|---|---|---|---|---|---|\n",
-      r.tokens, quarters(r.quarter_from, "{:.2g}"), 100 * r.above_half_nat_reference, r.symbols, r.uncertain);
+      counted(r.tokens, "token"), quarters(r.quarter_from, "{:.2g}"), 100 * r.above_half_nat_reference, r.symbols,
+      r.uncertain);
   for (const PlanResult& p : task.plans) {
     if (!p.forced) continue;
     const ForcedSummary& s = *p.forced;
@@ -353,7 +354,7 @@ std::string report_html(const SweepReport& report) {
 
 std::string comparison_text(const std::string& name, const Comparison& c) {
   std::string out = fmt::format(
-      "{}: {} questions, {} samples in both\n"
+      "{}: {}, {} in both\n"
       "accuracy          {:.4f} -> {:.4f}   {}\n"
       "reasoning tokens  {:.1f} -> {:.1f}   CTIR {}, paired {:.3f}\n"
       "tokens saved      {}\n"
@@ -362,14 +363,14 @@ std::string comparison_text(const std::string& name, const Comparison& c) {
       "alike steps       {:.4f} -> {:.4f}\n"
       "truncated         {:.4f} -> {:.4f}\n"
       "looped            {:.4f} -> {:.4f}\n",
-      name, c.questions, c.samples, c.reference.accuracy, c.other.accuracy, with_interval(c.change, "{:+.4f}"),
-      c.reference.reasoning_tokens, c.other.reasoning_tokens, with_interval(c.ctir, "{:.3f}"), c.paired_ratio,
-      with_interval(c.tokens_saved, "{:+.3f}"), c.reference.steps, c.other.steps, c.reference.repeated,
-      c.other.repeated, c.reference.alike, c.other.alike, c.reference.truncated, c.other.truncated, c.reference.looped,
-      c.other.looped);
+      name, counted(c.questions, "question"), counted(c.samples, "sample"), c.reference.accuracy, c.other.accuracy,
+      with_interval(c.change, "{:+.4f}"), c.reference.reasoning_tokens, c.other.reasoning_tokens,
+      with_interval(c.ctir, "{:.3f}"), c.paired_ratio, with_interval(c.tokens_saved, "{:+.3f}"), c.reference.steps,
+      c.other.steps, c.reference.repeated, c.other.repeated, c.reference.alike, c.other.alike, c.reference.truncated,
+      c.other.truncated, c.reference.looped, c.other.looped);
   for (const LengthBin& b : c.by_length)
-    out +=
-        fmt::format("{:5} to {:5}    {:.4f} -> {:.4f}   ({} samples)\n", b.from, b.to, b.reference, b.other, b.samples);
+    out += fmt::format("{:5} to {:5}    {:.4f} -> {:.4f}   ({})\n", b.from, b.to, b.reference, b.other,
+                       counted(b.samples, "sample"));
   return out;
 }
 

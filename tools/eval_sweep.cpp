@@ -155,7 +155,7 @@ class Sweep {
     std::string out = task.name;
     for (size_t i = 0; i < task.levels.size(); ++i)
       out += (i == 0 ? (task.levels.size() > 1 ? ", levels " : ", level ") : " and ") + std::to_string(task.levels[i]);
-    return out + fmt::format(": {} questions x {} samples", setup.questions.size(), setup.options.samples);
+    return out + ": " + counted(setup.questions.size(), "question") + " x " + counted(setup.options.samples, "sample");
   }
 
   Status run_task(const Task& task, const std::vector<Variant>& variants, SweepReport& report) {
@@ -261,8 +261,8 @@ class Sweep {
     report.facts = {
         fmt::format("model {}, halfbyte {}, commit {}", quote(flags_.eval.model.model), version(), build_commit()),
         fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
-        fmt::format("split {}, {} samples a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
-                    flags_.eval.samples, flags_.eval.seed, flags_.eval.max_tokens),
+        fmt::format("split {}, {} a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
+                    counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),
         "intervals: 95%, from 10,000 resamplings of the questions, paired"};
     const std::filesystem::path folder(flags_.folder);
     HB_TRY(write_file(folder / "report.md", report_markdown(report)));

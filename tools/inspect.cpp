@@ -87,9 +87,9 @@ std::string model_text(const ModelSource& source, const LoadPlan& plan) {
   };
   row("model", s.path);
   row("source", source.tensors->describe());
-  row("shape",
-      fmt::format("{}: {} layers, hidden {}, MLP {}, {} heads of {}, {} KV heads, vocabulary {}", c.architecture,
-                  c.layers, c.hidden, c.intermediate, c.heads, c.head_dim, c.kv_heads, c.vocab));
+  row("shape", fmt::format("{}: {}, hidden {}, MLP {}, {} of {}, {}, vocabulary {}", c.architecture,
+                           counted(c.layers, "layer"), c.hidden, c.intermediate, counted(c.heads, "head"), c.head_dim,
+                           counted(c.kv_heads, "KV head"), c.vocab));
   row("parameters", fmt::format("{:.1f} M{}", static_cast<double>(s.parameters) / 1e6,
                                 plan.tied_head ? ", head tied to the embedding" : ""));
   row("context", fmt::format("{} tokens, RoPE {}", c.context, rope_text(c.rope)));

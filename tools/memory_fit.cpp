@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "base/cpu_topology.h"
 #include "base/memory_info.h"
 #include "base/size_text.h"
+#include "command.h"
 #include "engine/checks.h"
 
 namespace halfbyte::tools {
@@ -28,7 +30,7 @@ Result<MemoryFit> predict_memory(const LoadPlan& plan, int64_t context, int batc
   fit.context = resolved.options.context;
   fit.batch = batch;
   fit.weights = plan.footprint.resident();
-  fit.loading = plan.footprint.staging;
+  fit.loading = plan.footprint.staging(threads > 0 ? threads : default_thread_count());
   fit.kv = resolved.footprint.kv;
   fit.work = resolved.footprint.work;
   fit.available = available_memory_bytes();
@@ -36,7 +38,7 @@ Result<MemoryFit> predict_memory(const LoadPlan& plan, int64_t context, int batc
 }
 
 std::string memory_fit_text(const MemoryFit& fit) {
-  std::string out = fmt::format("{} sequence{} of {} tokens:\n", fit.batch, fit.batch == 1 ? "" : "s", fit.context);
+  std::string out = fmt::format("{} of {} tokens:\n", counted(fit.batch, "sequence"), fit.context);
   const auto row = [&](std::string_view name, uint64_t bytes, std::string_view remark) {
     out += fmt::format("  {:<10} {:>10}  {}\n", name, format_bytes(bytes), remark);
   };

@@ -215,9 +215,10 @@ bool AnswerPrinter::finish() {
 }
 
 std::string rates_text(const Completion& c) {
-  std::string text = fmt::format("{} prompt tokens in {:.2f} s ({:.1f}/s), {} tokens in {:.2f} s ({:.1f}/s)",
-                                 c.prompt_tokens, c.timing.prefill_s, c.timing.prefill_tokens_per_s, c.token_ids.size(),
-                                 c.timing.decode_s, c.timing.decode_tokens_per_s);
+  std::string text =
+      fmt::format("{} in {:.2f} s ({:.1f}/s), {} in {:.2f} s ({:.1f}/s)", counted(c.prompt_tokens, "prompt token"),
+                  c.timing.prefill_s, c.timing.prefill_tokens_per_s, counted(c.token_ids.size(), "token"),
+                  c.timing.decode_s, c.timing.decode_tokens_per_s);
   if (c.reasoning_tokens > 0) text += fmt::format(", {} of them reasoning", c.reasoning_tokens);
   return text + fmt::format(", {}", finish_reason_name(c.finish));
 }

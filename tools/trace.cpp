@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "decode/greedy.h"
+#include "base/greedy.h"
 #include "decode/logit_sums.h"
 #include "decode/reset.h"
 #include "output_target.h"
@@ -224,7 +224,8 @@ int trace(const TraceOptions& options) {
   }
   if (const Status status = write_files(*outputs, head, *tokens); !status.ok()) return fail(status);
   for (const std::string& file : {options.jsonl, options.html})
-    if (!file.empty() && file != "-" && !options.run.quiet) note(fmt::format("{} tokens in {}", tokens->size(), file));
+    if (!file.empty() && file != "-" && !options.run.quiet)
+      note(fmt::format("{} in {}", counted(tokens->size(), "token"), file));
   return cut ? end_interrupted() : kDone;
 }
 

@@ -19,7 +19,7 @@ COMMANDS = ["run", "inspect", "tokenize", "bench", "quantize", "trace", "calibra
 def test_inspect(halfbyte, model):
     r = halfbyte("inspect", model)
     assert r.code == 0 and r.err == ""
-    for text in ("llama: 1 layers, hidden 272", "12 BF16", "w4a16 (nvfp4 weights", "7 linears, ", "KV cache for each token"):
+    for text in ("llama: 1 layer, hidden 272", "12 BF16", "w4a16 (nvfp4 weights", "7 linears, ", "KV cache for each token"):
         assert text in r.out, r.out
     assert "model.layers.0.mlp.up_proj.weight" not in r.out
     assert "model.layers.0.mlp.up_proj.weight" in halfbyte("inspect", model, "--tensors").out
