@@ -10,6 +10,7 @@
 #include "io/message.h"
 #include "io/read_file.h"
 #include "model/plan_fields.h"
+#include "tensor/quantize_tensor.h"
 
 namespace halfbyte {
 namespace {
@@ -120,6 +121,7 @@ class Planner {
     // Kept as it is stored where that takes no more memory and rounding a row when it is read gives the same numbers.
     out_.embedding_as_stored = t->bytes <= rounded_bytes && tensors().bytes(*t).ok();
     out_.footprint.embedding = out_.embedding_as_stored ? t->bytes : rounded_bytes;
+    out_.footprint.thread_staging = rounding_bytes(WeightFormat::kF32, c.hidden, /*run_rows=*/0);
     out_.parameters += static_cast<int64_t>(elements);
     return {};
   }
@@ -216,6 +218,26 @@ class Planner {
     return {};
   }
 
+  // What io/load_linear.cpp may make of the whole weight.
+  uint64_t shared_staging(const LinearFacts& facts) const {
+    const auto packed = facts.packed_format();
+    if (!packed && facts.block_scales != nullptr)  // FP8's scales, as FP32
+      return facts.block_scales->shape.elements().value_or(0) * sizeof(float);
+    if (!packed) {
+      if (facts.weight->dtype != DType::kBF16) return 0;
+      const auto bytes = tensors().bytes(*facts.weight);
+      const bool unaligned = bytes.ok() && reinterpret_cast<uintptr_t>(bytes->data()) % sizeof(uint16_t) != 0;
+      return unaligned ? facts.weight->bytes : 0;
+    }
+    const auto scales = static_cast<uint64_t>(facts.n * scale_bytes_per_row(*packed, facts.k));
+    uint64_t made = scales;  // a copy of damaged ones
+    if (facts.quant == ModuleQuant::kNVFP4Wide) made += scales;
+    // GGUF's blocks are put into the normal form.
+    if (facts.block_scales == nullptr)
+      made += scales + static_cast<uint64_t>(facts.n * code_bytes_per_row(*packed, facts.k));
+    return made;
+  }
+
   void measure(LinearTask& task, bool is_head) {
     const LinearFacts& facts = task.facts;
     const WeightFormat target = task.kernel->weights;
@@ -227,19 +249,13 @@ class Planner {
     task.integer_bits = integer_bits(task.plan.weights);
     if (task.integer_bits > 0) task.stored_as_planned = false;
     task.packed_bytes = task.kernel->packed_bytes(facts.n, facts.k);
-    if (!task.stored_as_planned) {
-      const int64_t row = static_cast<int64_t>(sizeof(float)) * facts.k + code_bytes_per_row(target, facts.k) +
-                          scale_bytes_per_row(target, facts.k);
-      task.staging_bytes = static_cast<uint64_t>(task.kernel->row_tile * row);
-    }
-    // GGUF's FP4 blocks are put into the normal form as a whole.
-    if (packed && facts.block_scales == nullptr)
-      task.staging_bytes += static_cast<uint64_t>(
-          facts.n * (code_bytes_per_row(*packed, facts.k) + scale_bytes_per_row(*packed, facts.k)));
+    if (!task.stored_as_planned) task.thread_staging = rounding_bytes(target, facts.k, task.kernel->row_tile);
+    task.shared_staging = shared_staging(facts);
     WeightFootprint& f = out_.footprint;
     f.linears += task.packed_bytes;
     if (is_head) f.head = task.packed_bytes;
-    f.staging = std::max(f.staging, task.staging_bytes);
+    f.shared_staging = std::max(f.shared_staging, task.shared_staging);
+    f.thread_staging = std::max(f.thread_staging, task.thread_staging);
     for (const LinearKernel* kernel : {task.kernel, task.prompt_kernel})
       out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, kernel->activation_bytes(facts.k));
     if (facts.bias != nullptr) f.small += static_cast<uint64_t>(facts.n) * sizeof(float);
@@ -344,7 +360,7 @@ Result<std::optional<PrecisionPlan>> folder_plan(const ModelSource& source) {
   const std::string path = join_path(source.folder, "halfbyte_plan.json");
   HB_ASSIGN(const std::optional<std::string> text, read_small_file(path));
   if (!text) return std::optional<PrecisionPlan>();
-  HB_ASSIGN(PrecisionPlan plan, plan_from_json(*text, path));
+  HB_ASSIGN(PrecisionPlan plan, plan_from_json(*text, shown(path)));
   return std::optional(std::move(plan));
 }
 

@@ -25,7 +25,8 @@ struct LinearTask {
   bool stored_as_planned = false;               // the source's bytes are packed as they are; else they are rounded anew
   int integer_bits = 0;                         // > 0: rounded to integers of so many bits before anything else
   uint64_t packed_bytes = 0;
-  uint64_t staging_bytes = 0;  // that a thread needs beside it while it is made
+  uint64_t shared_staging = 0;  // made of the whole weight while it is loaded: scales and codes in another form
+  uint64_t thread_staging = 0;  // that each thread needs beside that: rows on their way
 };
 
 struct LayerTask {
@@ -43,11 +44,13 @@ struct WeightFootprint {
   uint64_t linears = 0;  // packed, with the head
   uint64_t head = 0;     // of which the head
   uint64_t embedding = 0;
-  uint64_t small = 0;    // norms and biases
-  uint64_t staging = 0;  // most that a thread needs beside them while loading
+  uint64_t small = 0;           // norms and biases
+  uint64_t shared_staging = 0;  // most that is needed beside them while one linear is loaded
+  uint64_t thread_staging = 0;  // and for each thread
 
   uint64_t resident() const { return linears + embedding + small; }
-  uint64_t peak() const { return resident() + staging; }
+  uint64_t staging(int threads) const { return shared_staging + static_cast<uint64_t>(threads) * thread_staging; }
+  uint64_t peak(int threads) const { return resident() + staging(threads); }
 };
 
 struct LoadPlan : ModelFacts {

@@ -53,10 +53,11 @@ Result<std::shared_ptr<Model>> Model::from_source(const ModelSource& source, con
   HB_ASSIGN(const LoadPlan load_plan, make_load_plan(source, options.plan, isa, options.kv));
   const WeightKind weights_in_plan = load_plan.plan.linear.weights;
   const bool four_bits = weights_in_plan == WeightKind::kNVFP4 || weights_in_plan == WeightKind::kMXFP4;
+  const int threads = options.threads > 0 ? options.threads : default_thread_count();
   HB_TRY(
-      check_memory(load_plan.footprint.peak(), source.path + " in plan " + load_plan.plan.preset,
+      check_memory(load_plan.footprint.peak(threads), source.path + " in plan " + load_plan.plan.preset,
                    four_bits ? "choose a smaller model" : "choose a plan with fewer bits (w4a16) or a smaller model"));
-  ThreadPool pool(options.threads > 0 ? options.threads : default_thread_count());
+  ThreadPool pool(threads);
   HB_TRY(check_threads(pool, options.threads));
   HB_ASSIGN(ModelWeights weights, load_weights(source, load_plan, options, pool));
 

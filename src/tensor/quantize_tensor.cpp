@@ -187,6 +187,12 @@ Result<float> quantize_weight_runs(const WeightSource& source, const QuantizeOpt
   return whole.tensor_scale;
 }
 
+uint64_t rounding_bytes(WeightFormat format, int64_t k, int64_t run_rows) {
+  const int64_t rows = std::max(rows_at_a_time(k, 1), rows_at_a_time(k, std::max<int64_t>(1, run_rows)));
+  const int64_t run = run_rows * (code_bytes_per_row(format, k) + scale_bytes_per_row(format, k));
+  return static_cast<uint64_t>(rows * k) * sizeof(float) + static_cast<uint64_t>(run);
+}
+
 void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out) {
   const auto* codes = w.codes.as<uint8_t>() + row * code_bytes_per_row(w.format, w.k);
   const auto* scales = w.block_scales.as<uint8_t>() + row * scale_bytes_per_row(w.format, w.k);

@@ -53,6 +53,9 @@ using TakeRows = std::function<void(const QuantLinear& weight, int64_t begin, in
 Result<float> quantize_weight_runs(const WeightSource& source, const QuantizeOptions& options, int64_t run_rows,
                                    ThreadPool& pool, const TakeRows& take);
 
+// Most memory that one thread takes in weight_amax and quantize_weight (run_rows 0), and in quantize_weight_runs.
+uint64_t rounding_bytes(WeightFormat format, int64_t k, int64_t run_rows);
+
 // Row `row` of w as FP32, out: [k].
 void dequantize_row(const QuantLinear& w, int64_t row, std::span<float> out);
 

@@ -368,7 +368,10 @@ TEST(Load, FootprintIsWhatTheModelTakes) {
         bytes += p->packed.size() + p->bias.size() * 4;
     }
     EXPECT_EQ(load_plan->footprint.resident(), bytes) << plan;
-    EXPECT_GE(load_plan->footprint.peak(), bytes);
+    // Each thread holds rows of its own while it rounds: at least one of the widest linear.
+    const WeightFootprint& f = load_plan->footprint;
+    EXPECT_EQ(f.peak(8), bytes + f.shared_staging + 8 * f.thread_staging) << plan;
+    EXPECT_GE(f.thread_staging, static_cast<uint64_t>(source.config.intermediate_size) * sizeof(float)) << plan;
     EXPECT_EQ((*model)->summary().weight_bytes, bytes);
   }
 }

@@ -117,6 +117,31 @@ TEST(QuantizeTensor, RoundTrip) {
   }
 }
 
+// What a thread holds at once: the rows that it reads and the run that they are rounded into.
+TEST(QuantizeTensor, RoundingBytesAreWhatAThreadTakes) {
+  for (const int64_t k : {83, 4096, 40000}) {
+    const int64_t n = std::max<int64_t>(48, 100000 / k);
+    const std::vector<float> w = values(n * k, 6);
+    for (const WeightFormat format : kFormats) {
+      for (const int64_t run_rows : {1, 16}) {
+        WeightSource source = weight_source("w", w.data(), n, k);
+        size_t read = 0;
+        source.read = [&, copy = source.read](int64_t first, int64_t rows, std::span<float> out) {
+          read = std::max(read, out.size_bytes());
+          return copy(first, rows, out);
+        };
+        ThreadPool pool(1);
+        ASSERT_TRUE(quantize_weight_runs(source, {.format = format}, run_rows, pool, [](auto&&...) {}).ok());
+        const int64_t row = code_bytes_per_row(format, k) + scale_bytes_per_row(format, k);
+        const uint64_t taken = read + static_cast<uint64_t>(run_rows * row);
+        EXPECT_GE(rounding_bytes(format, k, run_rows), taken) << k << " " << run_rows;
+        EXPECT_LT(rounding_bytes(format, k, run_rows), taken + taken / 8) << k << " " << run_rows;
+        EXPECT_GE(rounding_bytes(format, k, 0), static_cast<uint64_t>(k) * sizeof(float));
+      }
+    }
+  }
+}
+
 TEST(QuantizeTensor, SharedAmaxIsUsed) {
   const std::vector<float> w = {1.0f, -2.0f, 0.5f, 3.0f};
   ThreadPool pool(1);

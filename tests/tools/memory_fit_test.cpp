@@ -34,6 +34,7 @@ TEST(MemoryFit, EqualsTheEnginesOwnFigures) {
           limits.threads = 2;
           const RunnerFootprint real = cpu_runner_footprint(model->impl(), limits);
           EXPECT_EQ(fit->weights, model->summary().weight_bytes) << type << " " << plan_name;
+          EXPECT_EQ(fit->loading, plan->footprint.staging(2)) << type << " " << plan_name;
           EXPECT_EQ(fit->kv, real.kv) << type << " " << plan_name << " " << context << " " << batch;
           EXPECT_EQ(fit->work, real.work) << type << " " << plan_name << " " << context << " " << batch;
         }
