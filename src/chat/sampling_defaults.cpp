@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "decode/greedy.h"
+#include "base/greedy.h"
 #include "halfbyte/chat.h"
 #include "model/config.h"
 

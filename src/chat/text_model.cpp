@@ -30,11 +30,11 @@ BpeVocab to_bpe_vocab(const GgufVocab& vocab) {
 }
 
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const TokenizerSource& source) {
-  if (source.vocab) return Tokenizer::from_vocab(to_bpe_vocab(*source.vocab), source.path);
+  if (source.vocab) return Tokenizer::from_vocab(to_bpe_vocab(*source.vocab), shown(source.path));
   HB_ASSIGN(const auto file, open_guarded(source.tokenizer_json_path));
   const auto bytes = file->bytes();
   return Tokenizer::from_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                        source.tokenizer_json_path);
+                                        shown(source.tokenizer_json_path));
 }
 
 std::vector<int32_t> control_tokens(const Tokenizer& tokenizer, std::string_view template_source) {

@@ -133,7 +133,7 @@ Status check_whole(const GgufFile& file) {
 Result<GgufModel> open_gguf(const std::string& path) {
   HB_ASSIGN(auto mapped, open_guarded(path));
   const std::span<const std::byte> bytes = mapped->bytes();
-  HB_ASSIGN(const GgufFile file, GgufFile::parse(bytes, shown(base_name(path))));
+  HB_ASSIGN(const GgufFile file, GgufFile::parse(bytes, shown(path)));
   HB_TRY(check_whole(file));
   HB_ASSIGN(std::vector<float> rope_freqs, read_rope_freqs(file, bytes));
   GgufModel model;

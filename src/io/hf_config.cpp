@@ -275,14 +275,15 @@ Result<HfConfig> parse_hf_config(std::string_view json, const std::string& file)
 }
 
 Result<HfConfig> read_hf_config(const std::string& folder) {
-  HB_ASSIGN(const auto text, read_small_file(join_path(folder, "config.json")));
+  const std::string path = join_path(folder, "config.json");
+  HB_ASSIGN(const auto text, read_small_file(path));
   if (!text) {
     return not_found(shown(folder) +
                      ": has no config.json; expected the folder of a Hugging Face model (config.json, "
                      "model.safetensors, tokenizer.json); there: " +
                      listed(folder_entries(folder)));
   }
-  return parse_hf_config(*text, "config.json");
+  return parse_hf_config(*text, shown(path));
 }
 
 Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file) {
@@ -304,9 +305,10 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, const st
 }
 
 Result<GenerationConfig> read_generation_config(const std::string& folder) {
-  HB_ASSIGN(const auto text, read_small_file(join_path(folder, "generation_config.json")));
+  const std::string path = join_path(folder, "generation_config.json");
+  HB_ASSIGN(const auto text, read_small_file(path));
   if (!text) return GenerationConfig{};
-  return parse_generation_config(*text, "generation_config.json");
+  return parse_generation_config(*text, shown(path));
 }
 
 }  // namespace halfbyte

@@ -35,7 +35,7 @@ struct RopeFacts {
 };
 
 struct HfConfig {
-  std::string file;                        // what messages call it: "config.json", "model.gguf"
+  std::string file;                        // what messages call it: the path of config.json or of the .gguf file
   std::string model_type;                  // "llama", "qwen2", "qwen3": a name in io/architectures.h
   std::vector<std::string> architectures;  // {"Qwen3ForCausalLM"}
   int64_t hidden_size = 0;

@@ -340,7 +340,7 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
   facts.weight = either(parts.weight, parts.weight_packed);
   if (facts.weight == nullptr) {
     HB_TRY(refuse_fused(source, name));
-    return not_found(shown(base_name(source.path())) + ": has no tensor " + quote(name + ".weight") +
+    return not_found(shown(source.path()) + ": has no tensor " + quote(name + ".weight") +
                      "; the model is incomplete or of another architecture");
   }
   facts.bias = parts.bias;

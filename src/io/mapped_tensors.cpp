@@ -49,7 +49,7 @@ const MappedTensors::Place& MappedTensors::place(const TensorInfo& tensor) const
 Result<std::span<const std::byte>> MappedTensors::bytes(const TensorInfo& tensor) const {
   const Place& at = place(tensor);
   if (at.interleaved_heads > 0 || at.scale != 1.0f) {
-    return internal_error(shown(base_name(files_[at.file]->path())) + ": tensor " + quote(tensor.file_name) +
+    return internal_error(shown(files_[at.file]->path()) + ": tensor " + quote(tensor.file_name) +
                           ": its rows are stored in another order or with a scale; use read_rows");
   }
   return files_[at.file]->bytes().subspan(at.begin, tensor.bytes);
@@ -106,7 +106,7 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
 }
 
 std::string MappedTensors::label(const TensorInfo& tensor) const {
-  return shown(base_name(files_[place(tensor).file]->path())) + ": tensor " + quote(tensor.file_name);
+  return shown(files_[place(tensor).file]->path()) + ": tensor " + quote(tensor.file_name);
 }
 
 }  // namespace halfbyte

@@ -13,6 +13,8 @@
 namespace halfbyte {
 namespace {
 
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kHfQuantFile = "hf_quant_config.json";
 constexpr std::string_view kSupported =
     "; supported: NVFP4, MXFP4, FP8 and MXFP8 weights of ModelOpt, compressed-tensors and Quark";
 
@@ -156,21 +158,23 @@ ModuleQuant QuantConfig::for_module(std::string_view module) const {
   return excludes(*this, module) ? ModuleQuant::kNone : default_quant;
 }
 
-Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string_view hf_quant_config_json) {
+Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string_view hf_quant_config_json,
+                                       const std::string& folder) {
   std::optional<QuantConfig> first, second;
   if (!config_json.empty()) {
-    HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(config_json), "config.json"));
+    HB_ASSIGN(const auto document,
+              JsonDocument::parse(without_python_numbers(config_json), shown(join_path(folder, kConfigFile))));
     auto section = document->root().find_set("quantization_config");
     if (!section) section = document->root().find_set("compression_config");
     if (section) {
       if (!section->is_object()) return section->error("is not an object");
-      HB_ASSIGN(first, parse_section(*section, "config.json"));
+      HB_ASSIGN(first, parse_section(*section, kConfigFile));
     }
   }
   if (!hf_quant_config_json.empty()) {
-    HB_ASSIGN(const auto document, JsonDocument::parse(hf_quant_config_json, "hf_quant_config.json"));
+    HB_ASSIGN(const auto document, JsonDocument::parse(hf_quant_config_json, shown(join_path(folder, kHfQuantFile))));
     if (!document->root().is_object()) return document->root().error("is not an object");
-    HB_ASSIGN(second, parse_section(document->root(), "hf_quant_config.json"));
+    HB_ASSIGN(second, parse_section(document->root(), kHfQuantFile));
   }
   if (!first && !second) return QuantConfig{};
   if (!first || (!first->quantised && second)) std::swap(first, second);
@@ -179,9 +183,14 @@ Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string
 }
 
 Result<QuantConfig> read_quant_config(const std::string& folder) {
-  HB_ASSIGN(const auto config, read_small_file(join_path(folder, "config.json")));
-  HB_ASSIGN(const auto hf_quant, read_small_file(join_path(folder, "hf_quant_config.json")));
-  return parse_quant_config(config ? std::string_view(*config) : "", hf_quant ? std::string_view(*hf_quant) : "");
+  HB_ASSIGN(const auto config, read_small_file(join_path(folder, kConfigFile)));
+  HB_ASSIGN(const auto hf_quant, read_small_file(join_path(folder, kHfQuantFile)));
+  if (hf_quant && hf_quant->empty())
+    return invalid_data(shown(join_path(folder, kHfQuantFile)) +
+                        ": is empty, expected ModelOpt's description of the quantisation; download it again, or remove "
+                        "it if the weights are not quantised");
+  return parse_quant_config(config ? std::string_view(*config) : "", hf_quant ? std::string_view(*hf_quant) : "",
+                            folder);
 }
 
 }  // namespace halfbyte

@@ -65,8 +65,9 @@ struct QuantConfig {
 };
 
 // Either text may be empty (no such file). config_json is the whole config.json. config.json wins where both speak, as
-// in vLLM and SGLang; a difference is a warning.
-Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string_view hf_quant_config_json);
+// in vLLM and SGLang; a difference is a warning. Messages name the files of this folder.
+Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string_view hf_quant_config_json,
+                                       const std::string& folder = "");
 // From the folder's files; an unquantised description when neither says anything.
 Result<QuantConfig> read_quant_config(const std::string& folder);
 

@@ -178,8 +178,11 @@ Status read_modelopt_section(const JsonValue& outer, const JsonValue& section, Q
   } else if (const auto groups = section.find_set("config_groups")) {
     HB_ASSIGN(config.default_quant, quant_of_groups(*groups));
     config.algorithm = name_of(config.default_quant);
-  } else {
+  } else if (section.find("quant_algo") || !config.kv_cache.empty()) {
     return {};  // quant_algo null: nothing but perhaps the KV cache is quantised
+  } else {
+    return section.error(
+        "says nothing of how the weights are quantised, expected quant_algo or config_groups; download the file again");
   }
   config.quantised = true;
   for (const char* key : {"exclude_modules", "ignore"})

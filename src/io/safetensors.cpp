@@ -81,21 +81,21 @@ Result<SafetensorsEntry> read_entry(std::string_view name, const JsonValue& valu
 
 Result<std::string_view> header_text(std::span<const std::byte> file) {
   if (file.size() < 8) {
-    return invalid_data("is " + std::to_string(file.size()) + " bytes long, a safetensors file has at least 10" +
-                        std::string(kDamaged));
+    return invalid_data("is " + std::to_string(file.size()) +
+                        " bytes long, expected at least 10 of a safetensors file" + std::string(kDamaged));
   }
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<uint64_t>(file[i]);
-  if (length > kMaxSafetensorsHeader) {
-    return invalid_data("says that its header is " + std::to_string(length) + " bytes long, the limit is " +
-                        std::to_string(kMaxSafetensorsHeader) + "; this is not a safetensors file or it is damaged");
-  }
-  if (length > file.size() - 8) {
-    return invalid_data("says that its header is " + std::to_string(length) + " bytes long, but only " +
-                        std::to_string(file.size() - 8) + " bytes follow" + std::string(kDamaged));
+  const uint64_t most = std::min<uint64_t>(kMaxSafetensorsHeader, file.size() - 8);
+  if (length < 2 || length > most) {
+    const bool cut = length > most && length <= kMaxSafetensorsHeader;
+    return invalid_data("gives its header " + std::to_string(length) +
+                        " bytes (its first 8 bytes say so), expected 2 to " + std::to_string(most) + " in a file of " +
+                        std::to_string(file.size()) + " bytes" +
+                        std::string(cut ? kDamaged : "; this is not a safetensors file or it is damaged"));
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, length);
-  if (text.empty() || text.front() != '{') {
+  if (text.front() != '{') {
     return invalid_data("has a header that starts with " + quote(text.substr(0, 1)) +
                         ", expected '{'; this is not a safetensors file or it is damaged");
   }

@@ -32,7 +32,7 @@ Status no_weights(const std::string& folder) {
 Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path, const std::string& index_path) {
   HB_ASSIGN(const auto text, read_small_file(index_path));
   if (!text) return not_found(shown(index_path) + ": no such file");
-  HB_ASSIGN(const SafetensorsIndex index, parse_safetensors_index(*text, shown(base_name(index_path))));
+  HB_ASSIGN(const SafetensorsIndex index, parse_safetensors_index(*text, shown(index_path)));
   const std::string folder = index_path.substr(0, index_path.size() - base_name(index_path).size());
   const std::vector<std::string> entries = folder_entries(folder.empty() ? "." : folder);
   std::vector<std::string> files, missing;

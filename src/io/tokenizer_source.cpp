@@ -80,9 +80,10 @@ Status read_added_tokens(const JsonValue& root, std::vector<TokenizerAddedToken>
 
 // Old tokenizers name their special tokens in special_tokens_map.json only.
 Status fill_special_tokens(const std::string& folder, TokenizerSource& source) {
-  HB_ASSIGN(const auto text, read_small_file(join_path(folder, "special_tokens_map.json")));
+  const std::string path = join_path(folder, "special_tokens_map.json");
+  HB_ASSIGN(const auto text, read_small_file(path));
   if (!text) return {};
-  HB_ASSIGN(const auto document, JsonDocument::parse(*text, "special_tokens_map.json"));
+  HB_ASSIGN(const auto document, JsonDocument::parse(*text, shown(path)));
   for (const auto& [key, token] : {std::pair{"bos_token", &source.bos_token},
                                    {"eos_token", &source.eos_token},
                                    {"pad_token", &source.pad_token},
@@ -94,9 +95,10 @@ Status fill_special_tokens(const std::string& folder, TokenizerSource& source) {
 
 Result<TokenizerSource> open_folder(const std::string& folder) {
   TokenizerSource source;
-  HB_ASSIGN(const auto config, read_small_file(join_path(folder, "tokenizer_config.json")));
+  const std::string path = join_path(folder, "tokenizer_config.json");
+  HB_ASSIGN(const auto config, read_small_file(path));
   if (config) {
-    HB_ASSIGN(source, parse_tokenizer_config(*config, "tokenizer_config.json"));
+    HB_ASSIGN(source, parse_tokenizer_config(*config, shown(path)));
   }
   HB_TRY(fill_special_tokens(folder, source));
   HB_ASSIGN(auto jinja, read_small_file(join_path(folder, "chat_template.jinja")));
@@ -150,7 +152,7 @@ Result<TokenizerSource> open_tokenizer_source(const std::string& path) {
   HB_ASSIGN(const Location location, locate(path));
   if (location.kind != Location::Kind::kGguf) return open_folder(location.folder);
   HB_ASSIGN(const auto mapped, open_guarded(location.files.front()));
-  HB_ASSIGN(const GgufFile file, GgufFile::parse(mapped->bytes(), shown(base_name(location.files.front()))));
+  HB_ASSIGN(const GgufFile file, GgufFile::parse(mapped->bytes(), shown(location.files.front())));
   HB_ASSIGN(TokenizerSource source, gguf_tokenizer_source(file));
   source.path = path;
   return source;

@@ -4,6 +4,7 @@
 
 #include "support/expect_status.h"
 #include "support/shared_data.h"
+#include "support/temp_folder.h"
 
 namespace halfbyte {
 namespace {
@@ -123,6 +124,22 @@ TEST(QuantConfig, KvCacheSpellings) {
 TEST(QuantConfig, NullAlgorithm) {
   HB_ASSERT_OK(const QuantConfig q, from_hf(R"({"quantization":{"quant_algo":null,"kv_cache_quant_algo":"FP8"}})"));
   EXPECT_FALSE(q.quantised);
+}
+
+// A file that says nothing is damaged: without it the weights would be read as unquantised.
+TEST(QuantConfig, FilesThatSayNothing) {
+  for (const char* text : {"{}", R"({"quantization":{}})", R"({"producer":{"name":"modelopt"}})",
+                           R"({"quantization":{"exclude_modules":["lm_head"],"kv_cache_quant_algo":null}})"}) {
+    expect_failure(parse_quant_config("{}", text, "models/m"), StatusCode::kInvalidData,
+                   {"models/m/hf_quant_config.json", "says nothing", "expected quant_algo"});
+    expect_failure(parse_quant_config(in_config(text), "", "models/m"), StatusCode::kInvalidData,
+                   {"models/m/config.json", "quantization_config", "says nothing", "expected quant_algo"});
+  }
+  const testing::TempFolder folder;
+  folder.write("config.json", "{}");
+  folder.write("hf_quant_config.json", "");
+  expect_failure(read_quant_config(folder.path()), StatusCode::kInvalidData,
+                 {folder / "hf_quant_config.json", "is empty", "remove it"});
 }
 
 TEST(QuantConfig, ConfigJsonWinsAndDifferencesWarn) {
