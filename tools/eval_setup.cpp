@@ -176,6 +176,7 @@ Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::st
           : evaluate(*setup.engine, setup.text, setup.questions, setup.options, *run.results, answer_progress(bar));
   const double seconds = clock.seconds();
   bar.finish();
+  run.results->close();
   HB_TRY(tokens.status());
   run.tokens_per_s = seconds > 0 ? static_cast<double>(*tokens) / seconds : 0;
   return run;

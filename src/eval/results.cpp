@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -138,7 +139,19 @@ Result<std::unique_ptr<ResultsFile>> ResultsFile::open(const std::string& path, 
   return results;
 }
 
+// Opens the file and holds it, so that of two runs the second is refused; what is there is read after that.
+Status ResultsFile::hold() {
+  // Not blocking: a pipe in the place of a file must not hang the program.
+  file_ = std::make_unique<FileDescriptor>(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
+  if (file_->get() < 0) return file_error(path_, "cannot be written");
+  if (::flock(file_->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return invalid_argument(
+        fmt::format("{}: another halfbyte eval is writing it; wait for it to end, or name another file", quote(path_)));
+  return {};
+}
+
 Status ResultsFile::read_existing(const std::string& settings_json) {
+  HB_TRY(hold());
   HB_ASSIGN(const auto existing, read_small_file(path_));
   const std::string_view text = existing ? std::string_view(*existing) : std::string_view();
   // What a killed run left of its last line counts for nothing.
@@ -156,8 +169,6 @@ Status ResultsFile::read_existing(const std::string& settings_json) {
     return invalid_argument(fmt::format("{}: is no results file; name another file", quote(path_)));
   }
   HB_TRY(read_lines(rest, path_, results_));
-  file_ = std::make_unique<FileDescriptor>(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (file_->get() < 0) return file_error(path_, "cannot be written");
   if (::ftruncate(file_->get(), static_cast<off_t>(whole)) != 0) return file_error(path_, "cannot be cut");
   if (::lseek(file_->get(), 0, SEEK_END) < 0) return file_error(path_, "cannot be continued");
   return whole == 0 ? write_line(settings_json) : Status();

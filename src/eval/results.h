@@ -40,16 +40,20 @@ Result<StoredResults> read_results(const std::string& path);
 class ResultsFile {
  public:
   // `settings_json`: one line that says everything the results depend on. A file that exists must begin with it and is
-  // continued; an unfinished last line is cut off. kInvalidArgument when its settings are others, or it is something else.
+  // continued; an unfinished last line is cut off. kInvalidArgument when its settings are others, it is something else, or
+  // another process is writing it.
   static Result<std::unique_ptr<ResultsFile>> open(const std::string& path, const std::string& settings_json);
   // Results in memory only.
   ResultsFile() = default;
 
   Status append(const SampleResult& result);
+  // No more samples come: the file is free for others. What is in memory stays.
+  void close() { file_.reset(); }
   const std::vector<SampleResult>& results() const { return results_; }
   const std::string& path() const { return path_; }  // "" in memory
 
  private:
+  Status hold();
   Status read_existing(const std::string& settings_json);
   Status write_line(const std::string& line);
 

@@ -57,9 +57,9 @@ struct ExportReport {
 };
 
 // `model`: a Hugging Face folder or a .gguf file. `out` must not exist or be empty, unless options.force. All is
-// written to a folder OUT.partial-XXXXXX beside it, flushed, and renamed at the end; on any failure that folder is
-// removed. kInvalidArgument: out exists, or lies in the model's folder; kResourceExhausted: not enough disk space (says
-// how much).
+// written to a folder OUT.partial-halfbyte beside it, flushed, and renamed at the end; on any failure that folder is
+// removed. kInvalidArgument: out exists, lies in the model's folder, or is being written by another process;
+// kResourceExhausted: not enough disk space (says how much).
 Result<ExportReport> export_model(const std::string& model, const std::string& out, const Recipe& recipe,
                                   const ExportOptions& options = {});
 

@@ -1,6 +1,7 @@
 #include "quantize/output_folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +38,8 @@ Status io_error(const std::string& path, const std::string& what, int error) {
   if (error == ENOSPC || error == EDQUOT) return resource_exhausted(text + "; free some disk space and start again");
   return invalid_argument(text);
 }
+
+constexpr const char* kUnfinished = ".partial-halfbyte";  // behind the folder's name
 
 bool is_own_weights(const fs::path& path) {
   std::string begin(8 + kOwnHeader.size(), '\0');
@@ -115,6 +118,46 @@ Result<std::string> make_folder_beside(const std::string& path, const char* suff
   }
 }
 
+// Removes what a killed run left in the folder that it was writing.
+Status clear_leftovers(const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code failure;
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (it->symlink_status(ignored).type() != fs::file_type::regular || !is_exported_name(name))
+      return invalid_argument(shown(folder) + ": holds " + quote(name) +
+                              ", which Halfbyte did not write; remove the folder yourself");
+    files.push_back(it->path());
+  }
+  for (const fs::path& file : files)
+    if (!failure) fs::remove(file, failure);
+  return failure ? invalid_argument(shown(folder) + ": cannot be cleared: " + failure.message()) : Status();
+}
+
+// Makes the folder in which `out` is written and holds it as long as the descriptor is open, so that of two processes the
+// second is refused before its work. Where the file system has no locks, a folder that is there counts as held.
+Result<std::unique_ptr<FileDescriptor>> claim(const std::string& folder, const std::string& out) {
+  while (true) {
+    const bool made = mkdir(folder.c_str(), 0777) == 0;
+    if (!made && errno != EEXIST) return io_error(out, "cannot be made", errno);
+    auto held =
+        std::make_unique<FileDescriptor>(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (held->get() < 0 && errno == ENOENT) continue;  // who wrote it has just ended
+    if (held->get() < 0) return io_error(folder, "cannot be opened", errno);
+    if (flock(held->get(), LOCK_EX | LOCK_NB) != 0 && (!made || errno == EWOULDBLOCK))
+      return invalid_argument(shown(out) + ": another halfbyte quantize is writing it, in " + shown(folder) +
+                              "; wait for it to end, name another folder, or remove that one if none runs");
+    struct stat ours {
+    }, there{};
+    const bool still_there = fstat(held->get(), &ours) == 0 && stat(folder.c_str(), &there) == 0 &&
+                             ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+    if (!still_there) continue;  // put in place or removed between our two steps
+    if (!made) HB_TRY(clear_leftovers(folder));
+    return held;
+  }
+}
+
 }  // namespace
 
 OutputFile::~OutputFile() {
@@ -149,7 +192,11 @@ Result<std::unique_ptr<OutputFolder>> OutputFolder::create(const std::string& ou
   std::error_code failure;
   fs::create_directories(parent_of(folder->out_), failure);
   if (failure) return invalid_argument(shown(parent_of(folder->out_)) + ": cannot be made: " + failure.message());
-  HB_ASSIGN(folder->partial_, make_folder_beside(folder->out_, ".partial-"));
+  const std::string partial = folder->out_ + kUnfinished;
+  HB_ASSIGN(folder->held_, claim(partial, folder->out_));
+  folder->partial_ = partial;
+  // Again: another process may have ended its work meanwhile, and now no other can.
+  HB_TRY(check_target(folder->out_, force, folder->replaces_));
   g_unfinished.store(&folder->partial_);
   set_mapping_failure_cleanup(remove_unfinished);
   return folder;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_descriptor.h"
 #include "base/result.h"
 
 namespace halfbyte {
@@ -31,7 +32,8 @@ class OutputFile {
 // Removed on destruction unless commit() succeeded.
 class OutputFolder {
  public:
-  // Makes OUT.partial-XXXXXX beside `out`. Refuses what export_model's contract says.
+  // Makes OUT.partial-halfbyte beside `out`, or takes over what a killed run left there. Refuses what export_model's
+  // contract says, and a folder that another process is writing.
   static Result<std::unique_ptr<OutputFolder>> create(const std::string& out, bool force);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -49,6 +51,7 @@ class OutputFolder {
   OutputFolder() = default;
   std::string out_;
   std::string partial_;
+  std::unique_ptr<FileDescriptor> held_;  // locks partial_
   bool replaces_ = false;
 };
 

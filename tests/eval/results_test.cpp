@@ -90,6 +90,19 @@ TEST_F(ResultsFileTest, RefusesOtherSettingsAndOtherFiles) {
   EXPECT_FALSE(ResultsFile::open("/no/such/folder/file", "{}").ok());
 }
 
+TEST_F(ResultsFileTest, OneRunAtATimeHoldsIt) {
+  auto first = ResultsFile::open(path_, R"({"seed":1})");
+  ASSERT_TRUE(first.ok() && (*first)->append(result(0)).ok());
+  const auto second = ResultsFile::open(path_, R"({"seed":1})");
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("another halfbyte eval is writing it"));
+  (*first)->close();
+  EXPECT_EQ((*first)->results().size(), 1u);
+  const auto next = ResultsFile::open(path_, R"({"seed":1})");
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ((*next)->results().size(), 1u);
+}
+
 TEST_F(ResultsFileTest, InMemoryWritesNothing) {
   ResultsFile file;
   ASSERT_TRUE(file.append(result(0)).ok());

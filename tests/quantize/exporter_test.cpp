@@ -13,6 +13,7 @@
 #include "halfbyte/plan.h"
 #include "io/load_linear.h"
 #include "io/model_source.h"
+#include "quantize/output_folder.h"
 #include "support/expect_status.h"
 #include "support/gguf_file.h"
 #include "support/temp_folder.h"
@@ -440,6 +441,35 @@ TEST_F(Export, NaNWeights) {
                    {std::string(name).substr(0, std::string(name).size() - 7), "row 0", "column 5"});
     EXPECT_EQ(names_in(folder_.path()), std::set<std::string>{"model"});
   }
+}
+
+// Of two that write one folder the second is refused before its work; what a killed one left is in nobody's way.
+TEST_F(Export, TwoAtOnceAndWhatAKilledOneLeft) {
+  write_tiny_folder(folder_, "model");
+  const std::string model = folder_ / "model", out = folder_ / "out", partial = out + ".partial-halfbyte";
+  HB_ASSERT_OK(auto first, OutputFolder::create(out, /*force=*/false));
+  ASSERT_TRUE(first->write_text("model.safetensors", "half a file").ok());
+  for (const bool force : {false, true}) {
+    ExportOptions options;
+    options.force = force;
+    expect_failure(export_model(model, out, recipe("rtn"), options), StatusCode::kInvalidArgument,
+                   {out, "another halfbyte quantize is writing it", partial});
+    EXPECT_EQ(read_file(partial + "/model.safetensors"), "half a file");
+  }
+  ASSERT_TRUE(first->commit().ok());
+  EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"model", "out"}));
+  expect_failure(export_model(model, out, recipe("rtn")), StatusCode::kInvalidArgument, {out, "not empty"});
+  fs::remove_all(out);
+  // A folder that nobody holds: ours is cleared, anything else stays.
+  fs::create_directory(partial);
+  folder_.write("out.partial-halfbyte/model-00001-of-00002.safetensors", "half a file");
+  folder_.write("out.partial-halfbyte/thesis.txt", "x");
+  expect_failure(export_model(model, out, recipe("rtn")), StatusCode::kInvalidArgument, {partial, "thesis.txt"});
+  EXPECT_EQ(names_in(partial), (std::set<std::string>{"model-00001-of-00002.safetensors", "thesis.txt"}));
+  fs::remove(partial + "/thesis.txt");
+  HB_ASSERT_OK(const ExportReport report, export_model(model, out, recipe("rtn")));
+  EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"model", "out"}));
+  EXPECT_FALSE(names_in(out).contains("model-00001-of-00002.safetensors"));
 }
 
 // Exports under a limit on file sizes; exit code 0 when that fails and nothing is left.

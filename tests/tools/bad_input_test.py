@@ -295,11 +295,33 @@ def test_quantize_does_not_touch_a_folder_that_is_there(halfbyte, model, tmp_pat
     assert [p.name for p in out.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "hf_quant_config.json", "halfbyte_plan.json", "tokenizer.json",
+                                  "tokenizer_config.json", "special_tokens_map.json", "model.safetensors",
+                                  "model.safetensors.index.json"])
+def test_a_broken_file_is_named_with_its_folder(halfbyte, tmp_path, name):
+    folder = pathlib.Path(tiny_chat.write_model(tmp_path / "m"))
+    if name.endswith("index.json"):
+        (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    (folder / name).write_text("{")
+    refused(halfbyte("run", folder, "Hi"), folder / name)
+
+
+def test_two_quantize_into_one_folder(halfbyte, tmp_path):
+    folder, out = tiny_chat.write_wide_model(tmp_path / "big"), tmp_path / "out"
+    first = start_blocked("quantize", folder, "-o", out)
+    assert first.stdout.read1(4096)
+    refused(halfbyte("quantize", folder, "-o", out), out, "another halfbyte quantize is writing it")
+    refused(halfbyte("quantize", folder, "-o", out, "--force"), out, "another halfbyte quantize is writing it")
+    first.communicate(timeout=PATIENCE)
+    assert first.returncode == 0
+    assert halfbyte("inspect", out).code == 0 and sorted(p.name for p in tmp_path.iterdir()) == ["big", "out"]
+
+
 def test_interrupted_quantize_leaves_nothing(tmp_path):
     folder = tiny_chat.write_wide_model(tmp_path / "big")
     process = start_blocked("quantize", folder, "-o", tmp_path / "out", "--threads", "1")
     assert process.stdout.read1(4096)  # the first tensor's line
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, b"")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["big"]

@@ -1,5 +1,6 @@
 """halfbyte eval from end to end, on a model that always answers 7 and now and then goes on for ever."""
 
+import fcntl
 import json
 import math
 import os
@@ -73,7 +74,7 @@ def test_policy(halfbyte, answerer, questions, tmp_path):
 
 def test_text(halfbyte, answerer, questions):
     r = halfbyte("eval", answerer, "--questions", questions)
-    assert r.code == 0 and "accuracy          0.7500" in r.out and "12 questions x 1 samples" in r.out
+    assert r.code == 0 and "accuracy          0.7500" in r.out and "12 questions x 1 sample\n" in r.out
 
 
 def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(halfbyte, answerer, questions, tmp_path):
@@ -89,13 +90,13 @@ def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(halfbyte, answerer, qu
     assert ask(halfbyte, answerer, questions, "--samples", "3", "-o", whole)["tokens_per_s"] == 0, "nothing was left to do"
 
 
-def test_killed_in_the_middle(answerer, questions, tmp_path):
 def wait_until_written(process, path):
     """Until some samples are in the results, or all of them."""
     while process.poll() is None and (not path.exists() or path.stat().st_size < 2000):
         time.sleep(0.01)
 
 
+def test_killed_in_the_middle(answerer, questions, tmp_path):
     """SIGKILL at any moment, then the same command again."""
     many = tmp_path / "many.jsonl"
     many.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "prompt": f"{i}?", "answer": "7"}) + "\n" for i in range(400)))
@@ -108,6 +109,20 @@ def wait_until_written(process, path):
     victim.wait()
     subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
     assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_two_runs_into_one_file(answerer, halfbyte, questions, tmp_path):
+    """The second is refused, and the first goes on as if nothing had been."""
+    out, held = tmp_path / "r.jsonl", tmp_path / "held.jsonl"
+    ask(halfbyte, answerer, questions, "-o", out)
+    held.write_bytes(out.read_bytes()[:-5])
+    with open(held, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "-o", held)
+        assert r.code == 2 and r.err.count("\n") == 1 and "another halfbyte eval is writing it" in r.err, r.err
+        assert held.read_bytes() == out.read_bytes()[:-5]
+    ask(halfbyte, answerer, questions, "-o", held)
+    assert held.read_bytes() == out.read_bytes()
 
 
 def test_task_files_lie_beside_the_model(halfbyte, answerer, questions):

@@ -278,7 +278,7 @@ def test_text_on_stdin_beside_a_prompt_is_not_dropped_in_silence(halfbyte, model
 
 
 def test_text_on_stdin_is_seen_before_the_answer_or_behind_it_and_said_once(model):
-    args = ("run", model, "z", "--raw", "--max-tokens", "20K", "--verbose")  # more than the pipe of its stdout holds
+    args = ("run", model, "z", "--raw", "--max-tokens", "6K", "--verbose")  # more than the pipe of its stdout holds
     with filled_pipe(b"more\n") as pipe:
         process = start_blocked(*args, stdin=pipe)
     err = read_until(process.stderr, b"sampling")
