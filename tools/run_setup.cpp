@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <random>
 
+#include "base/greedy.h"
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
-#include "base/greedy.h"
 #include "model/config.h"
 #include "run.h"
 #include "text_input.h"

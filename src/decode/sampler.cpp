@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/greedy.h"
 #include "base/rng.h"
-#include "decode/greedy.h"
 
 namespace halfbyte {
 namespace {

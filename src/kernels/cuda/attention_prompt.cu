@@ -101,6 +101,16 @@ struct PromptState {
   float sums[kDim / 8][4] = {};
 };
 
+// sums += (high + low) b: 16 rows whose FP32 factors are two BF16 numbers each, and two blocks of 8 columns.
+__device__ __forceinline__ void add_products(float (*sums)[4], const uint32_t (&high)[4], const uint32_t (&low)[4],
+                                             const uint32_t (&b)[4]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    ptx::mma_m16n8k16_bf16(sums[h], high[0], high[1], high[2], high[3], b[2 * h], b[2 * h + 1]);
+    ptx::mma_m16n8k16_bf16(sums[h], low[0], low[1], low[2], low[3], b[2 * h], b[2 * h + 1]);
+  }
+}
+
 // score = q k for 16 rows and 64 keys.
 template <int kDim>
 __device__ __forceinline__ void score_tile(float (&score)[kKeys / 8][4], uint32_t query, uint32_t keys, int warp,
@@ -117,11 +127,7 @@ __device__ __forceinline__ void score_tile(float (&score)[kKeys / 8][4], uint32_
     for (int n = 0; n < kKeys / 16; ++n) {
       uint32_t k[4];
       ptx::ldmatrix_x4(k, keys + swizzled<kDim>(n * 16 + k_row, 2 * c + k_chunk));
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        ptx::mma_m16n8k16_bf16(score[2 * n + h], high[0], high[1], high[2], high[3], k[2 * h], k[2 * h + 1]);
-        ptx::mma_m16n8k16_bf16(score[2 * n + h], low[0], low[1], low[2], low[3], k[2 * h], k[2 * h + 1]);
-      }
+      add_products(score + 2 * n, high, low, k);
     }
   }
 }
@@ -182,11 +188,7 @@ __device__ __forceinline__ void add_tile(PromptState<kDim>& state, const float (
     for (int n = 0; n < kDim / 16; ++n) {
       uint32_t v[4];
       ptx::ldmatrix_x4_trans(v, values + swizzled<kDim>(c * 16 + v_row, 2 * n + v_chunk));
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        ptx::mma_m16n8k16_bf16(state.sums[2 * n + h], high[0], high[1], high[2], high[3], v[2 * h], v[2 * h + 1]);
-        ptx::mma_m16n8k16_bf16(state.sums[2 * n + h], low[0], low[1], low[2], low[3], v[2 * h], v[2 * h + 1]);
-      }
+      add_products(state.sums + 2 * n, high, low, v);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <cooperative_groups.h>
 
 #include "base/exp32.h"
+#include "base/greedy.h"
 #include "base/log64.h"
 #include "base/rng.h"
 #include "kernels/cuda/launch.cuh"
@@ -19,7 +20,6 @@ constexpr int kDrawThreads = 1024;
 constexpr int kDrawWarps = kDrawThreads / 32;
 constexpr int kChunkLogits = 4096;
 constexpr int kMostChunks = 12;  // of a thread block: 8 * 12 * 4096 = 393,216 logits
-constexpr float kGreedyBelow = 1e-6f;
 
 struct DrawShared {
   float most[kDrawWarps];
@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_cons
   Drawn out;
   if (most == most) {
     const Choice choice = choose(shared, logits, part, most, rule, a.vocab);
-    const bool is_greedy = choice.temperature <= kGreedyBelow;
+    const bool is_greedy = choice.temperature <= kGreedyTemperature;
     out.token = is_greedy ? greedy(shared, logits, part, most)
                           : drawn_token(shared, logits, part, most, rule, choice.temperature, a.vocab,
                                         static_cast<uint64_t>(position) + 1);

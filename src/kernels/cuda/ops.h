@@ -268,7 +268,7 @@ __host__ __device__
 
 // --- tokens ---
 
-// How a row draws, on the device: temperature <= 1e-6 is greedy, min_p 0 is off. Everything else is the host's.
+// How a row draws, on the device: temperature <= kGreedyTemperature (base/greedy.h) is greedy, min_p 0 is off. Everything else is the host's.
 struct DrawRule {
   float temperature = 0.0f;
   float min_p = 0.0f;

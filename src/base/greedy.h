@@ -1,4 +1,4 @@
-// Where drawing ends: the one limit that sampler, defaults and tools share (docs/numerics.md 4).
+// Where drawing ends: the one limit that samplers, defaults and tools share (docs/numerics.md 4).
 #pragma once
 
 namespace halfbyte {
