@@ -290,13 +290,13 @@ void attention_rows_amx(const KvView& kv, const AttentionRows& rows, float* scra
         *call.merged_m(r) = m;
         *call.merged_l(r) = l;
       } else {
-        Avx512::merge(m, l, o, head_dim, call.merged_m(r), call.merged_l(r), call.merged(r));
+        merge_cuts<Avx512>(m, l, o, head_dim, call.merged_m(r), call.merged_l(r), call.merged(r));
       }
     });
   }
   for (int64_t r = 0; r < call.query_rows(); ++r)
-    Avx512::divide(call.merged(r), *call.merged_l(r), head_dim,
-                   rows.out + r / rows.group * rows.stride + r % rows.group * head_dim);
+    divide_all<Avx512>(call.merged(r), *call.merged_l(r), head_dim,
+                       rows.out + r / rows.group * rows.stride + r % rows.group * head_dim);
   _tile_release();
 }
 

@@ -6,9 +6,7 @@
 namespace halfbyte::cpu {
 namespace {
 
-struct Avx2 {
-  static constexpr int64_t kWidth = 8;
-  using Floats = __m256;
+struct Avx2 : EightFloats {
   struct Sixteen {
     __m256 low, high;
   };
@@ -23,11 +21,6 @@ struct Avx2 {
   }
 
   static HB_ALWAYS_INLINE Floats zero() { return _mm256_setzero_ps(); }
-  static HB_ALWAYS_INLINE Floats set(float x) { return _mm256_set1_ps(x); }
-  static HB_ALWAYS_INLINE Floats load(const float* p) { return _mm256_loadu_ps(p); }
-  static HB_ALWAYS_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
-  static HB_ALWAYS_INLINE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
-  static HB_ALWAYS_INLINE Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static HB_ALWAYS_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 
   static HB_ALWAYS_INLINE Sixteen load16(const float* p) { return {load(p), load(p + 8)}; }
@@ -78,23 +71,6 @@ struct Avx2 {
     }
     *largest = max;
     *sum = fold8(sums);
-  }
-
-  // A cut (cut_m, cut_l, cut_o) joins what is merged.
-  static void merge(float cut_m, float cut_l, const float* cut_o, int64_t n, float* m, float* l, float* o) {
-    const float larger = *m < cut_m ? cut_m : *m;
-    const float a = halfbyte::exp32(*m - larger), b = halfbyte::exp32(cut_m - larger);
-    *m = larger;
-    *l = *l * a + cut_l * b;
-    int64_t d = 0;
-    for (; d + 8 <= n; d += 8) store(o + d, add(mul(load(o + d), set(a)), mul(load(cut_o + d), set(b))));
-    for (; d < n; ++d) o[d] = o[d] * a + cut_o[d] * b;
-  }
-
-  static void divide(const float* o, float l, int64_t n, float* out) {
-    int64_t d = 0;
-    for (; d + 8 <= n; d += 8) store(out + d, _mm256_div_ps(load(o + d), set(l)));
-    for (; d < n; ++d) out[d] = o[d] / l;
   }
 };
 

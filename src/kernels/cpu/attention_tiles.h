@@ -281,6 +281,26 @@ struct AttentionTiles {
   }
 };
 
+// A cut (cut_m, cut_l, cut_o) joins what is merged.
+template <class V>
+void merge_cuts(float cut_m, float cut_l, const float* cut_o, int64_t n, float* m, float* l, float* o) {
+  const float larger = *m < cut_m ? cut_m : *m;
+  const float a = halfbyte::exp32(*m - larger), b = halfbyte::exp32(cut_m - larger);
+  *m = larger;
+  *l = *l * a + cut_l * b;
+  int64_t d = 0;
+  for (; d + V::kWidth <= n; d += V::kWidth)
+    V::store(o + d, V::add(V::mul(V::load(o + d), V::set(a)), V::mul(V::load(cut_o + d), V::set(b))));
+  for (; d < n; ++d) o[d] = o[d] * a + cut_o[d] * b;
+}
+
+template <class V>
+void divide_all(const float* o, float l, int64_t n, float* out) {
+  int64_t d = 0;
+  for (; d + V::kWidth <= n; d += V::kWidth) V::store(out + d, V::div(V::load(o + d), V::set(l)));
+  for (; d < n; ++d) out[d] = o[d] / l;
+}
+
 // At most this many query rows share a load of a tile's vector.
 inline constexpr int64_t kRowsAtOnce = 6;
 
@@ -392,7 +412,7 @@ struct AttentionCall {
 
   void merge_cut(int64_t first) {
     for (int64_t r = first; r < query_rows; ++r)
-      V::merge(cut_m[r], cut_l[r], cut + r * stride, stride, merged_m + r, merged_l + r, merged + r * stride);
+      merge_cuts<V>(cut_m[r], cut_l[r], cut + r * stride, stride, merged_m + r, merged_l + r, merged + r * stride);
   }
 
   void take_cut() {
@@ -417,8 +437,8 @@ void attend_rows(const KvView& kv, const AttentionRows& rows, float* scratch) {
   }
   const int64_t head_dim = kv.layout.head_dim;
   for (int64_t r = 0; r < call.query_rows; ++r)
-    V::divide(call.merged + r * call.stride, call.merged_l[r], head_dim,
-              rows.out + r / rows.group * rows.stride + r % rows.group * head_dim);
+    divide_all<V>(call.merged + r * call.stride, call.merged_l[r], head_dim,
+                  rows.out + r / rows.group * rows.stride + r % rows.group * head_dim);
 }
 
 template <class V, KvFormat kFormat>
@@ -464,9 +484,10 @@ void attention_merge(float* partials, int64_t cuts, int64_t group, int64_t head_
     float m = partials[group * head_dim + g], l = partials[group * (head_dim + 1) + g];
     for (int64_t c = 1; c < cuts; ++c) {
       const float* cut = partials + c * stride;
-      V::merge(cut[group * head_dim + g], cut[group * (head_dim + 1) + g], cut + g * head_dim, head_dim, &m, &l, o);
+      merge_cuts<V>(cut[group * head_dim + g], cut[group * (head_dim + 1) + g], cut + g * head_dim, head_dim, &m, &l,
+                    o);
     }
-    V::divide(o, l, head_dim, out + g * head_dim);
+    divide_all<V>(o, l, head_dim, out + g * head_dim);
   }
 }
 

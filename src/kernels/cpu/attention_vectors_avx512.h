@@ -8,9 +8,7 @@
 namespace halfbyte::cpu {
 namespace {  // a copy a file: none that the linker could keep for all machines
 
-struct Avx512 {
-  static constexpr int64_t kWidth = 16;
-  using Floats = __m512;
+struct Avx512 : SixteenFloats {
   using Sixteen = __m512;
   using Words = __m512i;
 
@@ -20,11 +18,6 @@ struct Avx512 {
   }
 
   static HB_ALWAYS_INLINE Floats zero() { return _mm512_setzero_ps(); }
-  static HB_ALWAYS_INLINE Floats set(float x) { return _mm512_set1_ps(x); }
-  static HB_ALWAYS_INLINE Floats load(const float* p) { return _mm512_loadu_ps(p); }
-  static HB_ALWAYS_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
-  static HB_ALWAYS_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
-  static HB_ALWAYS_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static HB_ALWAYS_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 
   static HB_ALWAYS_INLINE Sixteen load16(const float* p) { return load(p); }
@@ -62,22 +55,6 @@ struct Avx512 {
     }
     *largest = max;
     *sum = fold8(sums);
-  }
-
-  static void merge(float cut_m, float cut_l, const float* cut_o, int64_t n, float* m, float* l, float* o) {
-    const float larger = *m < cut_m ? cut_m : *m;
-    const float a = halfbyte::exp32(*m - larger), b = halfbyte::exp32(cut_m - larger);
-    *m = larger;
-    *l = *l * a + cut_l * b;
-    int64_t d = 0;
-    for (; d + 16 <= n; d += 16) store(o + d, add(mul(load(o + d), set(a)), mul(load(cut_o + d), set(b))));
-    for (; d < n; ++d) o[d] = o[d] * a + cut_o[d] * b;
-  }
-
-  static void divide(const float* o, float l, int64_t n, float* out) {
-    int64_t d = 0;
-    for (; d + 16 <= n; d += 16) store(out + d, _mm512_div_ps(load(o + d), set(l)));
-    for (; d < n; ++d) out[d] = o[d] / l;
   }
 };
 

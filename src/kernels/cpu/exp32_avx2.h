@@ -1,29 +1,34 @@
-// base/exp32.h on eight lanes: the same operations in the same order, so the same bits.
+// Eight lanes of FP32 on AVX2, and base/exp32.h on them.
 #pragma once
 
 #include <immintrin.h>
 
-#include "kernels/cpu/fp4_layout.h"
+#include "kernels/cpu/exp32_vectors.h"
 
 namespace halfbyte::cpu {
 
+struct EightFloats {
+  static constexpr int64_t kWidth = 8;
+  using Floats = __m256;
+
+  static HB_ALWAYS_INLINE Floats set(float x) { return _mm256_set1_ps(x); }
+  static HB_ALWAYS_INLINE Floats load(const float* p) { return _mm256_loadu_ps(p); }
+  static HB_ALWAYS_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+  static HB_ALWAYS_INLINE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+  static HB_ALWAYS_INLINE Floats sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+  static HB_ALWAYS_INLINE Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static HB_ALWAYS_INLINE Floats div(Floats a, Floats b) { return _mm256_div_ps(a, b); }
+
+  // y * 2^n, n in the low bits of `shifted`; 0 where x < -87.
+  static HB_ALWAYS_INLINE Floats times_power(Floats y, Floats shifted, Floats x) {
+    const __m256i biased = _mm256_add_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(127));
+    const __m256 power = _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, set(-87.0f), _CMP_LT_OQ), mul(y, power));
+  }
+};
+
 HB_ALWAYS_INLINE __m256 exp32(__m256 x) {
-  const __m256 shifter = _mm256_set1_ps(12582912.0f);
-  const __m256 shifted = _mm256_add_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), shifter);
-  const __m256 n = _mm256_sub_ps(shifted, shifter);
-  const __m256 r = _mm256_sub_ps(_mm256_sub_ps(x, _mm256_mul_ps(n, _mm256_set1_ps(0.693359375f))),
-                                 _mm256_mul_ps(n, _mm256_set1_ps(-2.12194440e-4f)));
-  __m256 p = _mm256_set1_ps(1.9875691500e-4f);
-  p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(1.3981999507e-3f));
-  p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(8.3334519073e-3f));
-  p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(4.1665795894e-2f));
-  p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(1.6666665459e-1f));
-  p = _mm256_add_ps(_mm256_mul_ps(p, r), _mm256_set1_ps(5.0000001201e-1f));
-  const __m256 y = _mm256_add_ps(_mm256_add_ps(_mm256_mul_ps(p, _mm256_mul_ps(r, r)), r), _mm256_set1_ps(1.0f));
-  const __m256i biased = _mm256_add_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(127));
-  const __m256 power = _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
-  const __m256 gone = _mm256_cmp_ps(x, _mm256_set1_ps(-87.0f), _CMP_LT_OQ);
-  return _mm256_andnot_ps(gone, _mm256_mul_ps(y, power));
+  return exp32_of<EightFloats>(x);
 }
 
 // Lanes folded 4, 2, 1.

@@ -7,6 +7,7 @@
 #include "formats/e4m3.h"
 #include "kernels/kernel_lists.h"
 #include "kernels/ref/fold.h"
+#include "kernels/ref/plain_rows.h"
 
 namespace halfbyte::ref {
 namespace {
@@ -33,20 +34,17 @@ struct Linear {
 
   static size_t packed_bytes(int64_t n, int64_t k) {
     return kFp8 ? normal_form_scales_offset(kFormat, n, k) + static_cast<size_t>(n) * sizeof(float)
-                : static_cast<size_t>(n * k) * sizeof(Weight);
+                : PlainRows<Weight>::packed_bytes(n, k);
   }
 
   static void pack(const QuantLinear& w, int64_t n_begin, int64_t n_end, std::byte* packed) {
-    const size_t row = static_cast<size_t>(w.k) * sizeof(Weight);
-    std::memcpy(packed + n_begin * row, w.codes.bytes().data() + n_begin * row, (n_end - n_begin) * row);
+    PlainRows<Weight>::pack(w, n_begin, n_end, packed);
     if (!kFp8) return;
     auto* scales = reinterpret_cast<float*>(packed + normal_form_scales_offset(kFormat, w.n, w.k));
     std::memcpy(scales + n_begin, w.block_scales.as<float>() + n_begin, (n_end - n_begin) * sizeof(float));
   }
 
-  static size_t activation_bytes(int64_t k) {
-    return (k * sizeof(float) + kKernelAlign - 1) / kKernelAlign * kKernelAlign;
-  }
+  static size_t activation_bytes(int64_t k) { return align_up(k * sizeof(float)); }
 
   static void quantize(const float* x, int64_t rows, int64_t k, float, std::byte* out) {
     for (int64_t m = 0; m < rows; ++m) {

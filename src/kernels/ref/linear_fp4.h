@@ -13,12 +13,9 @@
 #include "formats/mxfp4.h"
 #include "formats/nvfp4.h"
 #include "kernels/api.h"
+#include "kernels/ref/plain_rows.h"
 
 namespace halfbyte::ref {
-
-constexpr size_t align_up(size_t bytes) {
-  return (bytes + kKernelAlign - 1) / kKernelAlign * kKernelAlign;
-}
 
 struct Nvfp4Weights {
   static constexpr WeightFormat kFormat = WeightFormat::kNVFP4;

@@ -5,6 +5,7 @@
 
 #include "kernels/kernel_lists.h"
 #include "kernels/ref/linear_fp4.h"
+#include "kernels/ref/plain_rows.h"
 
 namespace halfbyte::ref {
 namespace {
@@ -38,12 +39,6 @@ float tile_dot(const float* x, const float* w, int64_t padded_k) {
 
 // BF16 weights with BF16 activations.
 struct Bf16Tiles {
-  static size_t packed_bytes(int64_t n, int64_t k) { return static_cast<size_t>(n * k) * sizeof(uint16_t); }
-  static void pack(const QuantLinear& w, int64_t n_begin, int64_t n_end, std::byte* packed) {
-    const size_t row = packed_bytes(1, w.k);
-    std::memcpy(packed + n_begin * row, w.codes.bytes().data() + n_begin * row, (n_end - n_begin) * row);
-  }
-
   static size_t activation_bytes(int64_t k) { return align_up(static_cast<size_t>(padded(k)) * sizeof(float)); }
   static void quantize(const float* x, int64_t rows, int64_t k, float, std::byte* out) {
     for (int64_t m = 0; m < rows; ++m) {
@@ -72,8 +67,8 @@ struct Bf16Tiles {
             ActivationMode::kA16,
             /*row_tile=*/1,
             /*max_rows=*/8,
-            &packed_bytes,
-            &pack,
+            &PlainRows<uint16_t>::packed_bytes,
+            &PlainRows<uint16_t>::pack,
             &activation_bytes,
             &quantize,
             &run,
