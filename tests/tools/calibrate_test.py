@@ -49,6 +49,13 @@ def test_threshold_from_prompts(halfbyte, model, tmp_path):
     assert "calibrated" not in other.err  # the values hold for one plan
 
 
+def test_the_plan_is_named_with_its_changes(halfbyte, model, tmp_path):
+    (tmp_path / "p.txt").write_text("one\ntwo\n")
+    r = halfbyte("calibrate", "reset", model, "--prompts", tmp_path / "p.txt", "--t-low", "0.1", "--plan", "w4a4,kv=fp8", "--max-tokens", "40",
+                 "--seed", "3", "--json")
+    assert r.code == 0 and json.loads(r.out)["plan"] == "w4a4,kv=fp8", r.err
+
+
 def test_low_temperature_by_grid(halfbyte, model, questions):
     """At 50 nearly every token is as likely as another, so the model answers wrongly; 0 is greedy."""
     out = calibrate(halfbyte, model, "--questions", questions, "--t-low-grid", "50,0,0.01", "--samples", "2")

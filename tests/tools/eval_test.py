@@ -77,6 +77,14 @@ def test_text(halfbyte, answerer, questions):
     assert r.code == 0 and "accuracy          0.7500" in r.out and "12 questions x 1 sample\n" in r.out
 
 
+def test_the_plan_is_named_with_its_changes(halfbyte, answerer, questions, tmp_path):
+    plan = "w4a4,kv=fp8,layers.0.*:weights=bf16"
+    (tmp_path / "text").write_text("some text " * 20)
+    for more in (["--questions", questions, "--max-tokens", "3"], ["--task", "perplexity", "--text", tmp_path / "text", "--window", "32"]):
+        r = halfbyte("eval", answerer, *more, "--plan", plan, "--json")
+        assert r.code == 0 and json.loads(r.out)["plan"] == plan, r.err
+
+
 def test_a_stopped_run_goes_on_and_ends_in_the_same_bytes(halfbyte, answerer, questions, tmp_path):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     first = ask(halfbyte, answerer, questions, "--samples", "3", "-o", whole)
