@@ -61,8 +61,9 @@ Result<std::vector<Variant>> variants_of(const std::string& text) {
 }
 
 struct Task {
-  std::string name;
+  std::string name;  // of a task of the model's folder, or of a question file without its folder and ending
   std::vector<int64_t> levels;
+  std::string file;  // "" for a task of the model's folder
 };
 
 // "word:3+4": levels 3 and 4.
@@ -70,7 +71,11 @@ Result<std::vector<Task>> tasks_of(const std::string& text) {
   std::vector<Task> tasks;
   for (const std::string& part : split(text, ',')) {
     const size_t colon = part.find(':');
-    Task task{part.substr(0, colon), {}};
+    Task task{part.substr(0, colon), {}, ""};
+    if (task.name.ends_with(".jsonl")) {
+      task.file = task.name;
+      task.name = std::filesystem::path(task.file).stem().string();
+    }
     if (colon != std::string::npos) {
       for (const std::string& level : split(part.substr(colon + 1), '+')) {
         int64_t value = 0;
@@ -142,7 +147,7 @@ class Sweep {
     } else if (policies_ && f.policy.rule == "fixed") {
       f.policy = {};
     }
-    f.questions.task = task.name;
+    (task.file.empty() ? f.questions.task : f.questions.questions) = task.file.empty() ? task.name : task.file;
     f.questions.levels = task.levels;
     f.model.plan = variant.plan;
     std::string name = task.name;
@@ -294,7 +299,9 @@ Command add_eval_sweep(CLI::App& app) {
           "--plans", o->plans,
           "Precision plans; the first is the reference, e.g. bf16,w4a4,w4a4,kv=nvfp4,w4a4@reset: with that --policy")
       ->capture_default_str();
-  flags.option("--tasks", o->tasks, "Tasks of the model's folder, with levels or without, e.g. word:3+4,arithmetic")
+  flags
+      .option("--tasks", o->tasks,
+              "Tasks of the model's folder, with levels or without, or question files: word:3+4,arithmetic,aime.jsonl")
       ->required();
   flags
       .option_as("-o,--out", o->folder,

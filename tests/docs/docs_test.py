@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "reproduce" / "README.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = [("docs/formats.md", ["tests/docs/formats_example_test.cpp"]), ("docs/reset.md", ["tests/docs/reset_example_test.cpp"]),
             ("docs/library.md", ["examples/chat.cpp", "examples/batch.cpp"])]
 

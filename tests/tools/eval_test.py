@@ -226,6 +226,10 @@ def test_sweep(halfbyte, answerer, questions, tmp_path):
     assert plans[0]["accuracy"]["mean"] == .75 and plans[2]["versus_first"]["change"]["mean"] == 0
     assert plans[0]["forced"]["mismatch"] == 0 and plans[0]["forced"]["tokens"] > 10
     assert r.out == (folder / "report.md").read_text() and "| int4 |" in r.out
+    by_file = halfbyte("eval", "sweep", answerer, "--tasks", f"{questions}:1+2", "--plans", "bf16,int4", "--forced", "0", "-o", tmp_path / "file", "--json")
+    assert by_file.code == 0, by_file.err
+    assert [p["accuracy"] for p in json.loads(by_file.out)["tasks"][0]["plans"]] == [p["accuracy"] for p in plans[:2]]
+    assert (tmp_path / "file" / "q-1-2.int4.jsonl").exists()
     page = (folder / "report.html").read_text()
     assert page.startswith("<!doctype html>") and "<svg" in page and "<script" not in page
     before = sorted((p.name, p.read_bytes()) for p in folder.glob("*.jsonl"))

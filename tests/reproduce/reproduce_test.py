@@ -1,0 +1,172 @@
+"""The scripts of reproduce/ from end to end: every row that can be made, on a tiny Qwen3 with random weights and three questions."""
+
+import ast
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "tools"))
+sys.path.insert(0, str(ROOT / "reproduce"))
+import tiny_chat  # noqa: E402
+from conftest import BINARY, clean_environment  # noqa: E402
+
+FOLDER = ROOT / "reproduce"
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "tables")
+
+
+def table_of(script):
+    return __import__(script).TABLE
+
+
+@pytest.fixture(scope="session")
+def random_model(tmp_path_factory):
+    """The schema of Qwen3, with one marker word in the vocabulary."""
+    hidden, width, head = 128, 256, 64
+    saved = tiny_chat.VOCAB
+    tiny_chat.VOCAB += 1
+    tiny_chat.ADDED.append("wait")
+    try:
+        folder = pathlib.Path(tiny_chat.write_model(tmp_path_factory.mktemp("random") / "model"))
+        config = tiny_chat.config(architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=hidden, intermediate_size=width,
+                                  num_hidden_layers=2, head_dim=head, max_position_embeddings=4096)
+        vocab = tiny_chat.VOCAB
+    finally:
+        tiny_chat.VOCAB = saved
+        tiny_chat.ADDED.remove("wait")
+    (folder / "config.json").write_text(json.dumps(config))
+    random = np.random.default_rng(7)
+
+    def weight(n, k):
+        values = (random.standard_normal((n, k)) / 8).astype(np.float32)
+        return (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+    arrays = {"model.embed_tokens.weight": weight(vocab, hidden), "lm_head.weight": weight(vocab, hidden),
+              "model.norm.weight": np.ones(hidden, np.float32)}
+    for i in range(2):
+        layer = f"model.layers.{i}."
+        arrays |= {layer + f"{n}_layernorm.weight": np.ones(hidden, np.float32) for n in ("input", "post_attention")}
+        arrays |= {layer + f"self_attn.{n}_norm.weight": np.ones(head, np.float32) for n in "qk"}
+        for name, n, k in (("self_attn.q", 2 * head, hidden), ("self_attn.k", head, hidden), ("self_attn.v", head, hidden),
+                           ("self_attn.o", hidden, 2 * head), ("mlp.gate", width, hidden), ("mlp.up", width, hidden), ("mlp.down", hidden, width)):
+            arrays[f"{layer}{name}_proj.weight"] = weight(n, k)
+    tiny_chat.write_safetensors(folder / "model.safetensors", arrays)
+    return str(folder)
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps({"problem": f"What is {i}?", "answer": "7"}) + "\n" for i in range(3)))
+    return path
+
+
+def reproduce(script, *arguments, out):
+    return subprocess.run([sys.executable, FOLDER / f"{script}.py", "--halfbyte", BINARY, "--device", "cpu", "--out", out, *map(str, arguments)],
+                          capture_output=True, text=True, timeout=300, env=clean_environment())
+
+
+def given(script, model, questions, tmp_path):
+    """The first model, every benchmark, a few short answers."""
+    table = table_of(script)
+    text = tmp_path / "text.txt"
+    text.write_text("The quick brown fox jumps over the lazy dog. " * 100)
+    source = text if "perplexity" in script else questions
+    return ["--model", f"{next(iter(table.models))}={model}", *(a for name in table.benchmarks for a in ("--questions", f"{name}={source}")),
+            "--samples", 1, "--max-tokens", 6, *(() if "perplexity" in script else ("--limit", 2))]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_table_is_made_and_not_made_twice(script, random_model, questions, tmp_path):
+    table, arguments = table_of(script), given(script, random_model, questions, tmp_path)
+    possible = [name for name, row in table.rows.items() if not row.missing]
+    done = reproduce(script, *arguments, out=tmp_path / "out")
+    assert done.returncode == 0, done.stderr + done.stdout
+    page = (tmp_path / "out" / table.name / "table.md").read_text()
+    assert done.stdout.endswith(page) and "failed" not in page
+    for name, row in table.rows.items():
+        lines = [line for line in page.splitlines() if line.startswith(f"| {name}")]
+        assert len(lines) >= len(table.benchmarks) or not table.benchmarks, name
+        if row.missing:
+            assert f"not possible yet: {name}: {row.missing}" in done.stdout and f"- {name}: {row.missing}" in page
+    assert len(done.stdout.split("\nrun   ")) > len(possible) or script in ("reqat_diagnostics", "resserve_table3")
+    again = reproduce(script, *arguments, out=tmp_path / "out")
+    assert again.returncode == 0 and "\nrun   " not in again.stdout and again.stdout.endswith(page), again.stdout
+
+
+def test_what_stands_in_a_cell(random_model, questions, tmp_path):
+    """An accuracy with its interval, what it is against its reference, and the paper's figure."""
+    r = reproduce("reset_accuracy", *given("reset_accuracy", random_model, questions, tmp_path), "--rows", "BF16,NVFP4", out=tmp_path)
+    assert r.returncode == 0, r.stderr
+    row = next(line for line in r.stdout.splitlines() if line.startswith("| NVFP4"))
+    first, second = row.split(" | ")[1:3]
+    assert first == "0.00 [0.00, 0.00]; tokens saved 0.00%; paper 39.6" and second == "paper 52.4"
+
+
+def test_calibration_goes_into_the_row(random_model, questions, tmp_path):
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("What is 1?\nWhat is 2?\n")
+    r = reproduce("reset_accuracy", *given("reset_accuracy", random_model, questions, tmp_path), "--rows", "ReSET", "--prompts", prompts, out=tmp_path)
+    assert r.returncode == 0, r.stderr
+    record = json.loads((tmp_path / "reset_accuracy" / "calibration-R1-Qwen-7B.record").read_text())
+    results = (tmp_path / "reset_accuracy" / "ReSET-AIME-120-R1-Qwen-7B.jsonl").read_text().splitlines()[0]
+    assert json.loads(results)["policy"]["tau0"] == pytest.approx(record["output"]["tau0"])
+
+
+def test_a_dry_run_says_what_and_how_much(random_model, questions, tmp_path):
+    r = reproduce("ctir", "--model", f"Qwen3-8B={random_model}", "--questions", f"GSM8K={questions}", "--dry-run", out=tmp_path / "out")
+    assert r.returncode == 0 and not (tmp_path / "out").exists()
+    possible = sum(not row.missing for row in table_of("ctir").rows.values())
+    assert f"{3 * 32768:,} tokens at most: " in r.stdout and f"{possible * 3 * 32768:,} tokens at most in all" in r.stdout
+    assert r.stdout.count("--questions") == possible + 1 and "not given (--model NAME=PATH): Qwen3-4B" in r.stdout
+
+
+def test_one_bad_file_does_not_stop_the_rest(random_model, questions, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("{}\n")
+    r = reproduce("ctir", "--model", f"Qwen3-4B={random_model}", "--questions", f"GSM8K={bad}", "--questions", f"MATH-500={questions}", "--rows", "BF16",
+                  "--limit", 1, "--max-tokens", 4, out=tmp_path)
+    assert r.returncode == 1 and "failed: error: " in r.stderr and "bad.jsonl" in r.stderr
+    assert "- BF16, GSM8K, Qwen3-4B: error: " in r.stdout and "| BF16 | 0.00 [0.00, 0.00] |" in r.stdout
+
+
+def test_a_changed_question_file_is_not_taken_for_the_old_one(random_model, questions, tmp_path):
+    arguments = ["--model", f"Qwen3-4B={random_model}", "--questions", f"GSM8K={questions}", "--rows", "BF16", "--limit", 1, "--max-tokens", 4]
+    assert reproduce("ctir", *arguments, out=tmp_path).returncode == 0
+    questions.write_text(questions.read_text().replace("What is 0?", "What was 0?"))
+    r = reproduce("ctir", *arguments, out=tmp_path)
+    assert r.returncode == 1 and "other settings" in r.stderr
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--model", "GPT=/"], ["--model GPT=/", "Qwen3-4B"]),
+    (["--model", "Qwen3-4B"], ["NAME=PATH"]),
+    (["--questions", "GSM8K=/no/such/file"], ["there is no /no/such/file"]),
+    (["--rows", "INT2"], ["no row INT2", "INT3"]),
+])
+def test_bad_input(arguments, words, tmp_path):
+    r = reproduce("ctir", *arguments, out=tmp_path)
+    assert r.returncode == 2 and r.stderr.startswith("error: ") and r.stderr.count("\n") == 1, r.stderr
+    for word in words:
+        assert word in r.stderr
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_figures_belong_to_the_table(script):
+    table = table_of(script)
+    for (row, benchmark), values in table.figures.items():
+        assert row in table.rows and benchmark in table.benchmarks and len(values) == len(table.models), (row, benchmark)
+    assert all(row.against in table.rows for row in table.rows.values() if row.against)
+    assert f"{script}.py" in (FOLDER / "README.md").read_text() and os.access(FOLDER / f"{script}.py", os.X_OK)
+
+
+def test_only_the_standard_library():
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert all(n.split(".")[0] in sys.stdlib_module_names or (FOLDER / f"{n}.py").exists() for n in names), (path, names)
