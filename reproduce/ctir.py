@@ -13,7 +13,7 @@ TABLE = Table(
     models={"Qwen3-4B": "Qwen/Qwen3-4B", "Qwen3-8B": "Qwen/Qwen3-8B", "Qwen3-14B": "Qwen/Qwen3-14B"},
     benchmarks={"GSM8K": Benchmark(1319, "GSM8K's test split, JSON lines with question and answer"),
                 "MATH-500": Benchmark(500, "MATH-500, JSON lines with problem and answer"),
-                "GPQA-Diamond": Benchmark(198, "a question file of GPQA-Diamond (docs/evaluation.md, question files)")},
+                "GPQA-Diamond": Benchmark(198, "GPQA-Diamond as published, as JSON lines")},
     rows={"BF16": Row(("--plan", "bf16")),
           "INT4": Row(("--plan", "int4"), against="BF16"),
           "INT3": Row(INT3, against="BF16"),

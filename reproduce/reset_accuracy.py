@@ -12,7 +12,7 @@ TABLE = Table(
     models={"R1-Qwen-7B": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "R1-Qwen-14B": "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B",
             "Qwen3-8B": "Qwen/Qwen3-8B", "Qwen3-14B": "Qwen/Qwen3-14B", "Qwen3-32B": "Qwen/Qwen3-32B"},
     benchmarks={"AIME-120": Benchmark(120, "AIME 2022 to 2025, JSON lines with problem and answer"),
-                "GPQA-Diamond": Benchmark(198, "a question file of GPQA-Diamond (docs/evaluation.md, question files)"),
+                "GPQA-Diamond": Benchmark(198, "GPQA-Diamond as published, as JSON lines"),
                 "LiveCodeBench": Benchmark(0, "LiveCodeBench; the paper's release and number of problems are not known to us")},
     rows={"BF16": Row(("--plan", "bf16")),
           "NVFP4": Row(("--plan", "w4a4"), against="BF16"),

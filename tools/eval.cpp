@@ -37,6 +37,15 @@ Json level_rows(const EvalSetup& setup, std::span<const SampleResult> results) {
   return rows;
 }
 
+// What is not as the model's maker wants it, a line each.
+std::string decoding_text(const EvalSetup& setup) {
+  const SamplingParams& p = setup.options.sampling;
+  std::string out;
+  if (!setup.policy_source.empty()) out += fmt::format("\n{} ({})", policy_text(p.policy), setup.policy_source);
+  if (p.marker_penalty != 0) out += fmt::format("\nmarker penalty {:g}", p.marker_penalty);
+  return out;
+}
+
 std::string report(const EvalFlags& flags, const EvalSetup& setup, const ResultsFile& results, double tokens_per_s) {
   const EvalSummary s = summarise(results.results(), setup.options.samples);
   if (!flags.json) {
@@ -49,26 +58,24 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
         "looped            {:.4f}\n"
         "tokens/s          {:.1f}\n",
         setup.task, plan_text(setup.model->plan()), counted(s.questions, "question"), counted(s.samples, "sample"),
-        setup.policy_source.empty()
-            ? ""
-            : fmt::format("\n{} ({})", policy_text(setup.options.sampling.policy), setup.policy_source),
-        s.accuracy.mean, s.accuracy.low, s.accuracy.high, s.majority, s.reasoning_tokens, s.truncated, s.looped,
-        tokens_per_s);
+        decoding_text(setup), s.accuracy.mean, s.accuracy.low, s.accuracy.high, s.majority, s.reasoning_tokens,
+        s.truncated, s.looped, tokens_per_s);
   }
-  const Json out{{"task", setup.task},
-                 {"plan", plan_to_text(setup.model->plan())},
-                 {"n", s.questions},
-                 {"samples", s.samples},
-                 {"accuracy", s.accuracy.mean},
-                 {"ci95", {s.accuracy.low, s.accuracy.high}},
-                 {"majority", s.majority},
-                 {"reasoning_tokens_mean", s.reasoning_tokens},
-                 {"tokens_mean", s.tokens},
-                 {"truncated", s.truncated},
-                 {"looped", s.looped},
-                 {"tokens_per_s", tokens_per_s},
-                 {"policy", Json::parse(policy_json(setup.options.sampling.policy))},
-                 {"levels", level_rows(setup, results.results())}};
+  Json out{{"task", setup.task},
+           {"plan", plan_to_text(setup.model->plan())},
+           {"n", s.questions},
+           {"samples", s.samples},
+           {"accuracy", s.accuracy.mean},
+           {"ci95", {s.accuracy.low, s.accuracy.high}},
+           {"majority", s.majority},
+           {"reasoning_tokens_mean", s.reasoning_tokens},
+           {"tokens_mean", s.tokens},
+           {"truncated", s.truncated},
+           {"looped", s.looped},
+           {"tokens_per_s", tokens_per_s},
+           {"policy", Json::parse(policy_json(setup.options.sampling.policy))},
+           {"levels", level_rows(setup, results.results())}};
+  if (const float penalty = setup.options.sampling.marker_penalty; penalty != 0) out["marker_penalty"] = penalty;
   return json_text(out);
 }
 

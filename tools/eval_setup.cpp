@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,13 +21,17 @@ Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
   o.sampling = default_sampling(*setup.model);
   if (flags.temperature) o.sampling.temperature = static_cast<float>(*flags.temperature);
   if (flags.top_p) o.sampling.top_p = static_cast<float>(*flags.top_p);
+  if (flags.top_k) o.sampling.top_k = *flags.top_k;
+  if (flags.min_p) o.sampling.min_p = static_cast<float>(*flags.min_p);
   HB_ASSIGN(ChosenPolicy chosen, choose_policy(flags.policy, *setup.model, flags.temperature.has_value()));
   o.sampling.policy = chosen.policy;
+  HB_TRY(set_marker_penalty(flags.length, *setup.model, setup.text, o.sampling));
   setup.policy_source = std::move(chosen.source);
   o.sampling.seed = flags.seed;
   o.samples = flags.samples;
   o.concurrent = flags.concurrent;
   o.keep_tokens = flags.keep_tokens;
+  o.stop_on_loop = flags.length.stop_on_loop;
   if (!flags.think) {
     if (!setup.text.template_reads_thinking) {
       return invalid_argument(fmt::format(
@@ -43,6 +48,10 @@ Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<
   if (flags.choices != "text" && flags.choices != "letter")
     return invalid_argument(fmt::format("--choices is {}, expected generate, text or letter", quote(flags.choices)));
   if (flags.samples != 1) return invalid_argument("--choices: a likelihood is no draw; leave out --samples");
+  if (!flags.prompt_suffix.empty() || flags.length.marker_penalty || flags.length.stop_on_loop)
+    return invalid_argument(fmt::format(
+        "--choices {}: nothing is generated; leave out --prompt-suffix, --marker-penalty and --stop-on-loop",
+        flags.choices));
   const auto other = std::ranges::find_if(questions, [](const Question& q) { return q.grading != Grading::kChoice; });
   if (other != questions.end()) {
     return invalid_argument(fmt::format("--choices {}: the question {} has no choices to score; leave out --choices",
@@ -73,7 +82,12 @@ void add_answer_flags(Flags& flags, EvalFlags& o) {
       ->capture_default_str();
   flags.option("--temperature", o.temperature, "Instead of the model's")->check(CLI::Range(0.0, 100.0));
   flags.option("--top-p", o.top_p, "Instead of the model's")->check(CLI::Range(0.0, 1.0));
+  flags.option("--top-k", o.top_k, "Instead of the model's; 0: off")->check(whole_number(0, INT_MAX));
+  flags.option("--min-p", o.min_p, "Instead of the model's; 0: off")->check(CLI::Range(0.0, 1.0));
+  flags.option("--prompt-suffix", o.prompt_suffix,
+               "Put a blank line and this behind every question, e.g. \"Be concise.\"");
   add_policy_flags(flags, o.policy);
+  add_length_flags(flags, o.length);
   flags.option("--max-tokens", o.max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
   flags.flag_as("--think,!--no-think", o.think, "Whether the model reasons before it answers (default: it does)",
                 "HALFBYTE_THINK");
@@ -89,6 +103,8 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
   HB_ASSIGN(ChosenQuestions chosen, choose_questions(flags.questions, path));
   setup.questions_path = std::move(chosen.path);
   setup.questions = std::move(chosen.questions);
+  if (!flags.prompt_suffix.empty())
+    for (Question& q : setup.questions) q.prompt += "\n\n" + flags.prompt_suffix;
   setup.task = setup.questions.front().task;
   HB_ASSIGN(setup.form, choice_form(flags, setup.questions));
   HB_ASSIGN(setup.text, open_text_model(path));
@@ -147,6 +163,9 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"max_tokens", setup.options.max_tokens},
            {"think", flags.think}};
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
+  if (!flags.prompt_suffix.empty()) out["prompt_suffix"] = flags.prompt_suffix;
+  if (s.marker_penalty != 0) out["marker_penalty"] = s.marker_penalty;
+  if (flags.length.stop_on_loop) out["stop_on_loop"] = true;
   if (flags.keep_tokens) out["keep_tokens"] = true;
   if (setup.form) out["choices"] = flags.choices;
   return out.dump();

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "eval/choice_scores.h"
 #include "eval/evaluate.h"
+#include "length_options.h"
 #include "model_options.h"
 #include "policy_options.h"
 #include "question_options.h"
@@ -19,13 +20,16 @@ namespace halfbyte::tools {
 struct EvalFlags {
   ModelOptions model;
   PolicyOptions policy;
+  LengthOptions length;
   QuestionOptions questions;
+  std::string prompt_suffix;
   std::string out, max_tokens = "1K";
   std::string text, window = "2K";   // of a perplexity
   std::string choices = "generate";  // how multiple choice is answered: generate, text or letter
   int samples = 1, concurrent = 16;
   uint64_t seed = 0;
-  std::optional<double> temperature, top_p;
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<int> top_k;
   bool think = true, json = false, quiet = false, keep_tokens = false;
 };
 

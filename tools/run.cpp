@@ -57,6 +57,7 @@ std::string result_json(const Chat& chat, const Completion& c) {
   out["finish_reason"] = finish_reason_name(c.finish);
   out["seed"] = chat.completion.sampling.seed;
   if (!chat.policy_source.empty()) out["policy"] = policy_json(chat);
+  if (const float penalty = chat.completion.sampling.marker_penalty; penalty != 0) out["marker_penalty"] = penalty;
   out["timing"] = {{"load_s", chat.model->summary().load_seconds},
                    {"prefill_s", c.timing.prefill_s},
                    {"decode_s", c.timing.decode_s},
@@ -78,6 +79,7 @@ bool shows_reasoning(const RunOptions& options) {
 std::string remark(const RunOptions& options, const Completion& c) {
   const bool cut = c.finish == FinishReason::kLength;
   const std::string tokens = counted(c.token_ids.size(), "token");
+  if (c.finish == FinishReason::kLoop) return fmt::format("stopped after {}: the same 20 came four times", tokens);
   const std::string longer = options.max_tokens.empty() ? "the context is full" : "raise --max-tokens";
   if (c.text.empty() && c.reasoning_tokens > 0 && !shows_reasoning(options))
     return cut ? fmt::format(

@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "halfbyte/chat.h"
 #include "halfbyte/engine.h"
+#include "length_options.h"
 #include "model_options.h"
 #include "policy_options.h"
 
@@ -24,6 +25,7 @@ struct RunOptions {
   std::optional<int> top_k, logprobs;
   std::optional<uint64_t> seed;
   PolicyOptions policy;
+  LengthOptions length;
   std::vector<std::string> stop;
   int think = 0;  // 1: --think, -1: --no-think, 0: the template's own default
   bool raw = false, json = false, verbose = false, quiet = false, entropy = false;

@@ -86,8 +86,10 @@ Result<Chat> open_chat(const RunOptions& options, int batch) {
   HB_TRY(read_size(options.max_tokens, "--max-tokens", chat.completion.max_tokens));
   HB_TRY(read_size(options.think_budget, "--think-budget", chat.completion.thinking_budget));
   chat.completion.stops = options.stop;
+  chat.completion.stop_on_loop = options.length.stop_on_loop;
   HB_TRY(load_engine(path, options.model, batch, chat));
   chat.completion.sampling = sampling_of(options, chat.model->config().generation);
+  HB_TRY(set_marker_penalty(options.length, *chat.model, chat.text, chat.completion.sampling));
   HB_ASSIGN(ChosenPolicy chosen, choose_policy(options.policy, *chat.model, options.temperature.has_value()));
   chat.completion.sampling.policy = chosen.policy;
   chat.completion.sampling.entropy = options.entropy;
@@ -140,8 +142,9 @@ std::string sampling_line(const Chat& chat) {
   const SamplingParams& p = chat.completion.sampling;
   if (p.policy.rule == TemperatureRule::kFixed)  // a greedy answer needs no seed
     return sampling_text(p) + (p.temperature <= kGreedyTemperature ? "" : fmt::format(", seed {}", p.seed));
-  return fmt::format("{} ({}), top-p {:g}, top-k {}, min-p {:g}, seed {}", policy_text(p.policy), chat.policy_source,
-                     p.top_p, p.top_k, p.min_p, p.seed);
+  return fmt::format("{} ({}), top-p {:g}, top-k {}, min-p {:g}{}, seed {}", policy_text(p.policy), chat.policy_source,
+                     p.top_p, p.top_k, p.min_p,
+                     p.marker_penalty == 0 ? "" : fmt::format(", marker penalty {:g}", p.marker_penalty), p.seed);
 }
 
 void add_sampling_flags(Flags& flags, RunOptions& o) {
@@ -158,6 +161,7 @@ void add_sampling_flags(Flags& flags, RunOptions& o) {
   flags.option("--stop", o.stop, "A text that ends the answer; may be given several times")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_length_flags(flags, o.length);
   add_policy_flags(flags, o.policy);
 }
 

@@ -58,6 +58,10 @@ std::string decode(const TextModel& text, std::span<const int32_t> tokens);
 // Tokens that end an answer: the configuration's and the tokenizer's.
 std::vector<int32_t> stop_tokens(const Model& model, const TextModel& text);
 
+// Ids of the marker penalty's words (SamplingParams::marker_penalty) as this vocabulary has them: tokens whose text is such
+// a word, with one space in front or without; ascending. Empty where every one of them is several tokens.
+std::vector<int32_t> marker_tokens(const Model& model, const TextModel& text);
+
 // How the model's maker wants it sampled (generation_config.json, read as vLLM reads it); greedy where it says nothing.
 SamplingParams default_sampling(const Model& model);
 
@@ -65,6 +69,7 @@ struct CompletionOptions {
   SamplingParams sampling;
   int64_t max_tokens = 0;                           // 0: up to the context left
   std::vector<std::string> stops;                   // stop strings, left out of the text
+  bool stop_on_loop = false;                        // GenerateRequest::stop_on_loop
   bool split_reasoning = true;                      // false: reasoning stays in the answer, tags and all
   std::function<void(const TokenEvent&)> on_token;  // sees each token before its text, on the caller's thread
   // Most tokens of reasoning; -1: no bound. When they are spent, the model's reasoning is closed for it: the text below

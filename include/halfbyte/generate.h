@@ -12,7 +12,7 @@
 
 namespace halfbyte {
 
-// Applied in this order: raw entropy; logit bias; penalties; temperature; min-p, top-k, top-p; draw. Section 4 of
+// Applied in this order: raw entropy; logit bias; marker penalty; penalties; temperature; min-p, top-k, top-p; draw. Section 4 of
 // docs/numerics.md.
 struct SamplingParams {
   float temperature = 1.0f;         // [0, 100]; <= 1e-6: greedy
@@ -24,6 +24,8 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;   // [-2, 2]; per occurrence among generated tokens
   float presence_penalty = 0.0f;    // [-2, 2]; once per generated token
   std::vector<std::pair<int32_t, float>> logit_bias;
+  float marker_penalty = 0.0f;         // [0, 100]; 0: off; taken from the logits of:
+  std::vector<int32_t> marker_tokens;  // ascending; those of a vocabulary: marker_tokens() of chat.h
   uint64_t seed = 0;
   uint32_t choice = 0;  // index of the choice of one request: same seed, other draws
   int logprobs = -1;    // -1: none; k: the drawn token and the k most likely (k <= 20)
@@ -35,8 +37,8 @@ struct TokenLogprob {
   float logprob = 0;  // of the raw logits at temperature 1, nats
 };
 
-enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
-const char* finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled", "error"
+enum class FinishReason { kNone, kStop, kLength, kLoop, kCancelled, kError };
+const char* finish_reason_name(FinishReason reason);  // "stop", "length", "loop", "cancelled", "error"
 
 // One generated token.
 struct TokenEvent {
@@ -57,6 +59,7 @@ struct GenerateRequest {
   std::vector<int32_t> prompt;       // token ids, at least one
   int64_t max_tokens = 0;            // 0: up to the context left
   std::vector<int32_t> stop_tokens;  // end the request; the stop token itself is reported with finish = kStop
+  bool stop_on_loop = false;         // end with kLoop once the same 20 tokens were generated four times within 1,024
   SamplingParams sampling;
   std::shared_ptr<const StepClasses> step_classes;  // where steps end; any policy but kFixed needs it
 };

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import arith, attention, formats, kv, reset, rng, sampler, vector
+from . import arith, attention, formats, kv, markers, reset, rng, sampler, vector
 from .arith import F32
 from .container import Writer
 
@@ -143,6 +143,10 @@ def _sampling_cases():
     yield s(frequency_penalty=1.5, presence_penalty=0.5, temperature=0.0, seed=18)
     yield s(logit_bias={0: 5.0}, seed=19)
     yield s(logit_bias={0: -100.0, 16: 2.5}, repetition_penalty=1.1, top_p=0.8, temperature=0.7, seed=20)
+    yield s(marker_penalty=2.0, marker_tokens=(0, 3, 16), seed=21)
+    yield s(marker_penalty=0.7, marker_tokens=(0, 1, 2, 5, 12), logit_bias={5: 0.3}, repetition_penalty=1.2,
+            frequency_penalty=0.1, presence_penalty=0.3, top_p=0.9, temperature=0.8, seed=22)
+    yield s(marker_penalty=4.0, marker_tokens=(4, 16), temperature=0.0, seed=23)
 
 
 def _add_params(w, name, p):
@@ -153,6 +157,8 @@ def _add_params(w, name, p):
     w.add(f"{name}/choice", np.uint32(p.choice))
     w.add(f"{name}/bias_tokens", np.array(list(p.logit_bias), np.int32))
     w.add(f"{name}/bias_values", np.array(list(p.logit_bias.values()), F32))
+    w.add(f"{name}/marker_penalty", F32(p.marker_penalty))
+    w.add(f"{name}/marker_tokens", np.array(p.marker_tokens, np.int32))
 
 
 def _add_draw(w, name, p, logits, prompt, generated):
@@ -187,9 +193,10 @@ def write_sampler():
         w.add(f"sets/{name}/H", sampler.entropy(logits))
         w.add(f"sets/{name}/prompt", np.array(prompt, np.int32))
         for i, p in enumerate(cases):
-            if all(t < v for t in p.logit_bias):
+            if all(t < v for t in (*p.logit_bias, *p.marker_tokens)):
                 generated = [int(t) for t in data.integers(0, v, i % 7)]
                 _add_draw(w, f"sets/{name}/c{i}", p, logits, prompt, generated)
+    w.add("markers/words", " ".join(markers.WORDS))
     # One distribution, many positions: tokens of position 0, 1, 2, ... with an empty history.
     p, logits = sampler.Sampling(temperature=0.8, top_p=0.97, seed=99), _logit_sets()["plain"]
     _add_params(w, "positions", p)

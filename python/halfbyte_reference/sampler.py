@@ -21,6 +21,8 @@ class Sampling:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     logit_bias: dict = field(default_factory=dict)
+    marker_penalty: float = 0.0
+    marker_tokens: tuple = ()
     seed: int = 0
     choice: int = 0
 
@@ -60,11 +62,14 @@ def logprob(logits, token):
 
 
 def adjusted_logits(logits, p: Sampling, prompt, generated):
-    """Logit bias, then penalties: repetition on every token seen (positive divided, others multiplied), then
+    """Logit bias, then the marker penalty (markers.py), then penalties: repetition on every token seen (positive divided, others multiplied), then
     frequency * count among generated tokens, then presence once for each of them. float32."""
     z = f32(logits).copy()
     for token, bias in p.logit_bias.items():
         z[token] = z[token] + F32(bias)
+    if p.marker_penalty != 0:
+        for token in p.marker_tokens:
+            z[token] = z[token] - F32(p.marker_penalty)
     rep = F32(p.repetition_penalty)
     for token in sorted(set(prompt) | set(generated)):
         z[token] = z[token] / rep if z[token] > 0 else z[token] * rep

@@ -29,6 +29,7 @@ class Run {
     request.prompt = prompt;
     request.max_tokens = options_.max_tokens;
     request.stop_tokens = stop_tokens(engine_.model(), model_);
+    request.stop_on_loop = options_.stop_on_loop;
     request.sampling = options_.sampling;
     request.step_classes = model_.step_classes;
     HB_ASSIGN(id_, engine_.submit(std::move(request)));

@@ -31,6 +31,7 @@ std::string sampling_text(const SamplingParams& p) {
   if (drawn && p.min_p > 0) text += fmt::format(", min-p {:g}", p.min_p);
   if (p.repetition_penalty != 1.0f) text += fmt::format(", repetition penalty {:g}", p.repetition_penalty);
   if (p.frequency_penalty != 0.0f) text += fmt::format(", frequency penalty {:g}", p.frequency_penalty);
+  if (p.marker_penalty != 0.0f) text += fmt::format(", marker penalty {:g}", p.marker_penalty);
   if (p.presence_penalty != 0.0f) text += fmt::format(", presence penalty {:g}", p.presence_penalty);
   return text;
 }

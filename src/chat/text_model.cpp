@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/result.h"
+#include "decode/marker_penalty.h"
 #include "halfbyte/chat.h"
 #include "io/mapping_guard.h"
 #include "io/message.h"
@@ -104,6 +105,15 @@ Result<Prompt> raw_prompt(const TextModel& model, std::string_view text) {
   prompt.text = text;
   if (prompt.tokens.empty()) return invalid_argument("the prompt is empty");
   return prompt;
+}
+
+std::vector<int32_t> marker_tokens(const Model& model, const TextModel& text) {
+  const Tokenizer& tokenizer = *text.tokenizer;
+  const int64_t count = std::min<int64_t>(tokenizer.vocab_size(), model.summary().vocab);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < count; ++id)
+    if (!tokenizer.is_special(id) && is_marker(tokenizer.token_bytes(id))) ids.push_back(id);
+  return ids;
 }
 
 std::string decode(const TextModel& text, std::span<const int32_t> tokens) {

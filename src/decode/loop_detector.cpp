@@ -7,6 +7,17 @@
 
 namespace halfbyte {
 
+bool ends_in_loop(std::span<const int32_t> tokens, const LoopRule& rule) {
+  const auto n = static_cast<size_t>(rule.ngram), window = static_cast<size_t>(rule.window);
+  if (rule.ngram < 1 || rule.times < 1 || rule.window < rule.ngram || tokens.size() < n) return false;
+  if (tokens.size() > window) tokens = tokens.last(window);
+  const auto last = tokens.last(n);
+  int times = 0;
+  for (size_t begin = 0; begin + n <= tokens.size(); ++begin)
+    if (tokens[begin] == last[0] && std::ranges::equal(tokens.subspan(begin, n), last)) ++times;
+  return times >= rule.times;
+}
+
 bool has_loop(std::span<const int32_t> tokens, const LoopRule& rule) {
   const auto n = static_cast<size_t>(rule.ngram), times = static_cast<size_t>(rule.times);
   const auto window = static_cast<size_t>(rule.window);

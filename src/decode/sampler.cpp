@@ -8,6 +8,7 @@
 
 #include "base/greedy.h"
 #include "base/rng.h"
+#include "decode/marker_penalty.h"
 
 namespace halfbyte {
 namespace {
@@ -44,6 +45,8 @@ Status check_sampling(const SamplingParams& p, int64_t vocab) {
   if (!in(p.repetition_penalty, 1e-3f, 1e3f)) return bad("repetition_penalty", p.repetition_penalty, "0.001 to 1000");
   if (!in(p.frequency_penalty, -2.0f, 2.0f)) return bad("frequency_penalty", p.frequency_penalty, "-2 to 2");
   if (!in(p.presence_penalty, -2.0f, 2.0f)) return bad("presence_penalty", p.presence_penalty, "-2 to 2");
+  if (!in(p.marker_penalty, 0.0f, 100.0f)) return bad("marker_penalty", p.marker_penalty, "0 (off) to 100");
+  HB_TRY(check_marker_tokens(p, vocab));
   if (p.logprobs < -1 || p.logprobs > 20) return bad("logprobs", p.logprobs, "-1 (none) to 20");
   for (const auto& [token, bias] : p.logit_bias) {
     if (token < 0 || token >= vocab)
@@ -118,7 +121,8 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
   out.top.clear();
   if (wants_logprobs) top_logprobs(logits, params.logprobs, max, sums, out.top);
 
-  const bool changes_logits = !params.logit_bias.empty() || (history != nullptr && has_penalties(params));
+  const bool penalises = history != nullptr && has_penalties(params);
+  const bool changes_logits = !params.logit_bias.empty() || has_marker_penalty(params) || penalises;
   std::span<const float> raw = logits;
   if (changes_logits) {
     if (wants_logprobs) {
@@ -126,7 +130,8 @@ Status Sampler::sample(std::span<float> logits, const SamplingParams& params, co
       raw = raw_;
     }
     for (const auto& [token, bias] : params.logit_bias) logits[static_cast<size_t>(token)] += bias;
-    if (history != nullptr && has_penalties(params)) apply_penalties(params, *history, logits);
+    if (has_marker_penalty(params)) apply_marker_penalty(params, logits);
+    if (penalises) apply_penalties(params, *history, logits);
     max = fns_->finite_max(logits.data(), count);
     if (std::isnan(max))
       return invalid_data("logit bias or penalties made a logit infinite at position " + std::to_string(position));

@@ -3,6 +3,7 @@
 // on the host from its logits.
 #include <algorithm>
 
+#include "decode/marker_penalty.h"
 #include "engine/append_score.h"
 #include "engine/cuda_api.h"
 #include "engine/cuda_pass.h"
@@ -16,7 +17,8 @@ constexpr int64_t kMostPromptRows = 2048;  // of a pass: work space grows with i
 
 bool device_draws(const Request& request) {
   const SamplingParams& p = request.ask.sampling;
-  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && p.logprobs < 0 && !request.history;
+  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && !has_marker_penalty(p) && p.logprobs < 0 &&
+         !request.history;
 }
 
 // A policy's state stays with the request on the host; the device gets what it knows before the entropy is there.

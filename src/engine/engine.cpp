@@ -133,6 +133,7 @@ const char* finish_reason_name(FinishReason reason) {
     case FinishReason::kNone: return "none";
     case FinishReason::kStop: return "stop";
     case FinishReason::kLength: return "length";
+    case FinishReason::kLoop: return "loop";
     case FinishReason::kCancelled: return "cancelled";
     case FinishReason::kError: return "error";
   }

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "decode/loop_detector.h"
+
 namespace halfbyte {
 namespace {
 
@@ -19,6 +21,8 @@ std::unique_ptr<Request> take(Container& from, uint64_t id) {
 FinishReason finish_reason(const Request& request, int32_t token) {
   const std::vector<int32_t>& stops = request.ask.stop_tokens;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) return FinishReason::kStop;
+  const auto generated = std::span(request.tokens).subspan(static_cast<size_t>(request.prompt_tokens));
+  if (request.ask.stop_on_loop && ends_in_loop(generated)) return FinishReason::kLoop;
   return request.length() >= request.limit ? FinishReason::kLength : FinishReason::kNone;
 }
 

@@ -80,6 +80,7 @@ class Evaluation {
       request.prompt = prompt.tokens;
       request.max_tokens = options_.max_tokens;
       request.stop_tokens = stops_;
+      request.stop_on_loop = options_.stop_on_loop;
       request.sampling = options_.sampling;
       request.step_classes = text_.step_classes;
       // By number, so that neither a limit nor a restart changes what is drawn.

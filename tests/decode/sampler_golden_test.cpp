@@ -1,6 +1,7 @@
 // The sampler against the numpy definition, case by case and bit for bit.
 #include <gtest/gtest.h>
 
+#include "decode/marker_penalty.h"
 #include "decode/sampler.h"
 #include "support/golden_file.h"
 
@@ -29,6 +30,8 @@ SamplingParams read_params(const std::string& name) {
   const auto tokens = g.get<int32_t>(name + "/bias_tokens");
   const auto values = g.get<float>(name + "/bias_values");
   for (size_t i = 0; i < tokens.size(); ++i) p.logit_bias.emplace_back(tokens[i], values[i]);
+  p.marker_penalty = g.scalar<float>(name + "/marker_penalty");
+  p.marker_tokens = g.get<int32_t>(name + "/marker_tokens");
   return p;
 }
 
@@ -61,6 +64,12 @@ TEST_P(SamplerGolden, DrawsTheDefinitionsTokens) {
     }
   }
   EXPECT_GT(compared, 100);
+}
+
+TEST(MarkerPenalty, HasTheDefinitionsWords) {
+  std::string words;
+  for (const std::string_view word : marker_words()) words += (words.empty() ? "" : " ") + std::string(word);
+  EXPECT_EQ(words, golden().text("markers/words"));
 }
 
 TEST_P(SamplerGolden, DrawsTheDefinitionsTokensAtManyPositions) {

@@ -12,6 +12,7 @@
 #include "base/exp32.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "decode/marker_penalty.h"
 
 namespace halfbyte {
 namespace {
@@ -222,6 +223,53 @@ TEST(Sampler, PenaltiesFollowTheirDefinitions) {
   EXPECT_EQ(std::vector<int32_t>(history.seen().begin(), history.seen().end()), (std::vector<int32_t>{0, 1, 2}));
 }
 
+TEST(MarkerPenalty, MarkersAreTheWordsWithASpaceOrWithout) {
+  for (const char* text : {"wait", " wait", " Wait", "Alternatively", " incorrect"})
+    EXPECT_TRUE(is_marker(text)) << text;
+  for (const char* text : {"", " ", "WAIT", "  wait", "waiting", "wai", "wait ", "the"})
+    EXPECT_FALSE(is_marker(text)) << text;
+}
+
+TEST(MarkerPenalty, IsTakenFromTheMarkersAlone) {
+  SamplingParams p;
+  p.marker_penalty = 1.5f;
+  p.marker_tokens = {1, 3};
+  std::vector<float> logits{4.0f, -4.0f, 4.0f, 4.0f};
+  apply_marker_penalty(p, logits);
+  EXPECT_EQ(logits, (std::vector<float>{4.0f, -5.5f, 4.0f, 2.5f}));
+}
+
+TEST(MarkerPenalty, OffChangesNoBit) {
+  SamplingParams off, on;
+  off.seed = on.seed = 4;
+  off.entropy = on.entropy = true;
+  off.logprobs = on.logprobs = 3;
+  on.marker_tokens = {0, 7, 299};
+  int differ = 0;
+  for (uint64_t position = 0; position < 40; ++position) {
+    std::vector<float> a = random_logits(300, position, 8.0), b = a;
+    Sampler sampler(300);
+    SampledToken x, y;
+    ASSERT_TRUE(sampler.sample(a, off, nullptr, position, x).ok());
+    ASSERT_TRUE(sampler.sample(b, on, nullptr, position, y).ok());
+    EXPECT_EQ(x.token, y.token);
+    EXPECT_EQ(x.entropy, y.entropy);
+    EXPECT_EQ(x.logprob->logprob, y.logprob->logprob);
+    EXPECT_EQ(a, b);
+    // And on, entropy and log-probabilities are still of the raw logits.
+    SamplingParams strong = on;
+    strong.marker_penalty = 100.0f;
+    strong.marker_tokens.clear();
+    for (int32_t t = 0; t < 300; t += 2) strong.marker_tokens.push_back(t);
+    std::vector<float> c = random_logits(300, position, 8.0);
+    ASSERT_TRUE(sampler.sample(c, strong, nullptr, position, y).ok());
+    EXPECT_EQ(x.entropy, y.entropy);
+    differ += x.token != y.token;
+    EXPECT_EQ(y.token % 2, 1);
+  }
+  EXPECT_GT(differ, 10);
+}
+
 TEST(Sampler, BrokenLogitsAreAnErrorThatSaysWhere) {
   std::vector<float> logits(40, 0.0f);
   logits[39] = std::numeric_limits<float>::quiet_NaN();
@@ -255,6 +303,17 @@ TEST(SamplingParams, WrongValuesAreNamed) {
   EXPECT_NE(message([](SamplingParams& p) { p.repetition_penalty = 0.0f; }).find("repetition"), std::string::npos);
   EXPECT_NE(message([](SamplingParams& p) { p.logprobs = 21; }).find("logprobs"), std::string::npos);
   EXPECT_NE(message([](SamplingParams& p) { p.logit_bias = {{100, 1.0f}}; }).find("token 100"), std::string::npos);
+  const auto markers = [](float penalty, std::vector<int32_t> tokens) {
+    return [=](SamplingParams& p) {
+      p.marker_penalty = penalty;
+      p.marker_tokens = tokens;
+    };
+  };
+  for (const float penalty : {-1.0f, 101.0f, nan})
+    EXPECT_NE(message(markers(penalty, {1})).find("marker_penalty is"), std::string::npos);
+  EXPECT_NE(message(markers(1, {})).find("needs marker_tokens"), std::string::npos);
+  for (const auto& tokens : std::vector<std::vector<int32_t>>{{-1}, {100}, {2, 1}, {1, 1}})
+    EXPECT_NE(message(markers(1, tokens)).find("not ascending ids from 0 to 99"), std::string::npos);
   EXPECT_TRUE(check_sampling({}, 100).ok());
 }
 

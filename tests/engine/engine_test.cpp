@@ -86,6 +86,22 @@ TEST(Engine, StopsAtAStopTokenAndReportsIt) {
   EXPECT_EQ(stopped.back().finish, FinishReason::kStop);
 }
 
+TEST(Engine, StopsOnALoopWhereAskedTo) {
+  auto engine = make();
+  for (const bool stop : {true, false}) {
+    GenerateRequest request = ask(std::vector<int32_t>(60, 9), 40);  // the prompt's own repetitions do not count
+    request.stop_on_loop = stop;
+    const uint64_t id = *engine->submit(request);
+    ASSERT_TRUE(engine->force(id, {1, 2, 3}).ok());
+    ASSERT_TRUE(engine->force(id, std::vector<int32_t>(30, 9)).ok());
+    const auto events = drain(*engine)[id];
+    // 23 times the same token: 20 of them in a row, four times.
+    ASSERT_EQ(events.size(), stop ? 3u + 23u : 40u);
+    EXPECT_EQ(events.back().finish, stop ? FinishReason::kLoop : FinishReason::kLength);
+    EXPECT_EQ(engine->metrics().kv_tokens_used, 0);
+  }
+}
+
 TEST(Engine, WithoutMaxTokensARequestFillsTheContext) {
   auto engine = make({.context = 32});
   const uint64_t id = *engine->submit(ask({1, 2, 3, 4}, 0));
@@ -374,6 +390,7 @@ TEST(Engine, AnOverflowingModelEndsItsRequestWithAnError) {
 TEST(Engine, FinishReasonsHaveNames) {
   EXPECT_STREQ(finish_reason_name(FinishReason::kStop), "stop");
   EXPECT_STREQ(finish_reason_name(FinishReason::kLength), "length");
+  EXPECT_STREQ(finish_reason_name(FinishReason::kLoop), "loop");
   EXPECT_STREQ(finish_reason_name(FinishReason::kCancelled), "cancelled");
   EXPECT_STREQ(finish_reason_name(FinishReason::kError), "error");
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/rng.h"
 #include "decode/loop_detector.h"
 #include "eval/bootstrap.h"
 #include "eval/evaluate.h"
@@ -78,6 +79,39 @@ TEST(LoopDetector, FourTimesTwentyWithinAThousand) {
   EXPECT_TRUE(has_loop(std::vector<int32_t>(23, 7)));
   EXPECT_FALSE(has_loop(std::vector<int32_t>(22, 7)));
   EXPECT_FALSE(has_loop({}));
+}
+
+// What stops a generation: asked after each token, it is true first where has_loop() of all so far is.
+TEST(LoopDetector, TheEndOfALoopIsFoundAtTheFirstTokenThatMakesOne) {
+  const auto first_end = [](const std::vector<int32_t>& tokens) {
+    for (size_t n = 0; n <= tokens.size(); ++n)
+      if (ends_in_loop(std::span(tokens).first(n))) return n;
+    return size_t{0};
+  };
+  const auto first_loop = [](const std::vector<int32_t>& tokens) {
+    for (size_t n = 0; n <= tokens.size(); ++n)
+      if (has_loop(std::span(tokens).first(n))) return n;
+    return size_t{0};
+  };
+  EXPECT_EQ(first_end(counting(0, 1500)), 0u);
+  EXPECT_EQ(first_end(repeated(3, 50)), 0u);
+  EXPECT_EQ(first_end(repeated(4, 50)), 230u);
+  EXPECT_EQ(first_end(repeated(4, 314)), 1022u);
+  EXPECT_EQ(first_end(repeated(4, 315)), 0u);
+  EXPECT_EQ(first_end(std::vector<int32_t>(30, 7)), 23u);
+  int loops = 0;
+  for (uint64_t round = 0; round < 30; ++round) {
+    std::vector<int32_t> tokens;  // of two letters, with stretches of a short period
+    for (uint64_t i = 0; i < 250; ++i) {
+      const bool periodic = i % 100 > 30;
+      const auto at = static_cast<uint32_t>(periodic ? i % (3 + 4 * (round % 15)) : i);
+      tokens.push_back(static_cast<int32_t>(philox_draw(round, periodic, at) & 1));
+    }
+    ASSERT_EQ(first_end(tokens), first_loop(tokens)) << round;
+    loops += first_end(tokens) > 0;
+  }
+  EXPECT_GT(loops, 8);
+  EXPECT_LT(loops, 30);
 }
 
 TEST(LoopDetector, FindsALoopAmongOthersFarApart) {
