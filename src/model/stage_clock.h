@@ -10,11 +10,11 @@
 namespace halfbyte {
 
 enum class Stage : uint8_t {
-  kEmbedding,   // and the angles of positions
-  kNorm,        // of the residual stream
-  kRounding,    // of the linears' inputs to their kernels' form
-  kLinear,      // the products
-  kRotation,    // norms of q and k, rotation, keys and values into the cache
+  kEmbedding,  // and the angles of positions
+  kNorm,       // of the residual stream
+  kRounding,   // of the linears' inputs to their kernels' form
+  kLinear,     // the products
+  kRotation,   // norms of q and k, rotation, keys and values into the cache
   kAttention,
   kActivation,  // SiLU times up
   kResidual,    // additions to the residual stream
