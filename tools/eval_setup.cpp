@@ -60,6 +60,17 @@ Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<
   return std::optional(flags.choices == "text" ? ChoiceForm::kText : ChoiceForm::kLetter);
 }
 
+// Where a question is answered by code: a sandbox that was tried out, or the reason why there is none.
+Result<std::shared_ptr<const Sandbox>> code_sandbox(const EvalFlags& flags, std::span<const Question> questions) {
+  HB_TRY(check_code(questions, flags.allow_code));
+  if (check_code(questions, /*sandbox=*/false).ok()) return std::shared_ptr<const Sandbox>();
+  SandboxOptions options{.python = flags.python, .seconds = flags.code_seconds, .accept_weaker = flags.weak_sandbox};
+  HB_TRY(read_size(flags.code_memory, "--code-memory", options.memory_bytes));
+  auto sandbox = Sandbox::open(options);
+  HB_TRY(sandbox.status().with_context("--allow-code"));
+  return std::make_shared<const Sandbox>(std::move(*sandbox));
+}
+
 // Tokens of the longest prompt with its answer.
 Result<int64_t> longest_text(const EvalSetup& setup) {
   if (setup.form) return longest_choice(setup.text, setup.questions, *setup.form);
@@ -107,6 +118,8 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
     for (Question& q : setup.questions) q.prompt += "\n\n" + flags.prompt_suffix;
   setup.task = setup.questions.front().task;
   HB_ASSIGN(setup.form, choice_form(flags, setup.questions));
+  HB_ASSIGN(setup.sandbox, code_sandbox(flags, setup.questions));
+  setup.options.sandbox = setup.sandbox.get();
   HB_ASSIGN(setup.text, open_text_model(path));
   if (!setup.form) HB_TRY(setup.text.template_status);
   HB_ASSIGN(setup.model, load_model(path, flags.model));
@@ -138,6 +151,10 @@ uint64_t fingerprint(std::span<const Question> questions) {
     add(q.id);
     add(q.prompt);
     add(q.answer);
+    for (const QuestionTurn& turn : q.before) add(turn.content);
+    if (!q.code) continue;
+    for (const std::string& part : {q.code->before, q.code->checks, q.code->function}) add(part);
+    for (const CodeTests::Test& test : q.code->tests) add(test.input), add(test.output);
   }
   return hash;
 }
@@ -168,6 +185,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   if (flags.length.stop_on_loop) out["stop_on_loop"] = true;
   if (flags.keep_tokens) out["keep_tokens"] = true;
   if (setup.form) out["choices"] = flags.choices;
+  if (setup.sandbox) out["sandbox"] = setup.sandbox->isolation();
   return out.dump();
 }
 

@@ -30,6 +30,9 @@ struct EvalFlags {
   uint64_t seed = 0;
   std::optional<double> temperature, top_p, min_p;
   std::optional<int> top_k;
+  bool allow_code = false, weak_sandbox = false;
+  std::string python = "python3", code_memory = "1G";
+  double code_seconds = 10;
   bool think = true, json = false, quiet = false, keep_tokens = false;
 };
 
@@ -40,6 +43,7 @@ struct EvalSetup {
   TextModel text;
   std::shared_ptr<Model> model;
   std::unique_ptr<Engine> engine;
+  std::shared_ptr<const Sandbox> sandbox;  // only where a question is answered by code
   EvalOptions options;
   std::string policy_source;       // where the policy's numbers come from
   std::optional<ChoiceForm> form;  // choices are scored, and nothing is generated

@@ -214,8 +214,7 @@ class Sweep {
       const size_t question = i * count / some;  // spread, as --limit does
       const SampleResult& text = texts[question * samples];
       HB_ASSIGN(Prompt prompt,
-                chat_prompt(reference.text, {{.role = "user", .content = reference.questions[question].prompt}},
-                            reference.options.render));
+                question_prompt(reference.text, reference.questions[question], reference.options.render));
       const auto length = static_cast<int64_t>(prompt.tokens.size());
       prompt.tokens.insert(prompt.tokens.end(), text.token_ids.begin(), text.token_ids.end());
       HB_TRY(force_text(*reference.engine, *plan.engine, prompt.tokens, length, context, tokens));

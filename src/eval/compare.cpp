@@ -32,7 +32,7 @@ Questions shared_samples(std::span<const SampleResult> reference, std::span<cons
 }
 
 void add(const SampleResult& r, Side& side) {
-  side.accuracy += r.correct;
+  side.accuracy += r.points();
   side.reasoning_tokens += static_cast<double>(r.reasoning_tokens);
   side.tokens += static_cast<double>(r.tokens);
   side.steps += static_cast<double>(r.shape.steps);
@@ -78,8 +78,8 @@ std::vector<LengthBin> bins(const Questions& questions) {
     LengthBin bin{all[begin].reference->reasoning_tokens, all[end - 1].reference->reasoning_tokens,
                   static_cast<int64_t>(end - begin)};
     for (size_t at = begin; at < end; ++at) {
-      bin.reference += all[at].reference->correct;
-      bin.other += all[at].other->correct;
+      bin.reference += all[at].reference->points();
+      bin.other += all[at].other->points();
     }
     bin.reference /= static_cast<double>(bin.samples);
     bin.other /= static_cast<double>(bin.samples);
@@ -109,7 +109,7 @@ Result<Comparison> compare_results(std::span<const SampleResult> reference, std:
   divide(out.reference, n);
   divide(out.other, n);
   out.paired_ratio /= n;
-  auto [before, after] = per_question(questions, [](const SampleResult& r) { return r.correct ? 1.0 : 0.0; });
+  auto [before, after] = per_question(questions, [](const SampleResult& r) { return r.points(); });
   std::transform(after.begin(), after.end(), before.begin(), after.begin(), std::minus<>());
   out.change = bootstrap_mean(after, draws);
   const auto length =

@@ -13,15 +13,12 @@
 #include "base/quote.h"
 #include "base/rng.h"
 #include "decode/loop_detector.h"
+#include "eval/code_grader.h"
 #include "eval/grader.h"
 #include "text/output_text.h"
 
 namespace halfbyte {
 namespace {
-
-Result<Prompt> prompt_of(const TextModel& text, const Question& question, const ChatRenderOptions& render) {
-  return chat_prompt(text, {{.role = "user", .content = question.prompt}}, render);
-}
 
 class Evaluation {
  public:
@@ -75,7 +72,7 @@ class Evaluation {
   Status submit_more() {
     while (flights_.size() < static_cast<size_t>(options_.concurrent) && next_ < total()) {
       const Question& q = question(next_);
-      HB_ASSIGN(const Prompt prompt, prompt_of(text_, q, options_.render));
+      HB_ASSIGN(const Prompt prompt, question_prompt(text_, q, options_.render));
       GenerateRequest request;
       request.prompt = prompt.tokens;
       request.max_tokens = options_.max_tokens;
@@ -108,7 +105,8 @@ class Evaluation {
     }
     if (e.finish == FinishReason::kNone) return {};
     flight.output.flush(flight.written);
-    finished_.emplace(flight.index, graded(flight, e.finish == FinishReason::kLength));
+    HB_ASSIGN(SampleResult result, graded(flight, e.finish == FinishReason::kLength));
+    finished_.emplace(flight.index, std::move(result));
     flights_.erase(at);
     // In order: a sample waits for those before it.
     for (auto first = finished_.begin(); first != finished_.end() && first->first == results_.results().size();
@@ -118,13 +116,18 @@ class Evaluation {
     return {};
   }
 
-  SampleResult graded(const Flight& flight, bool truncated) const {
+  Result<SampleResult> graded(const Flight& flight, bool truncated) const {
     const Question& q = question(flight.index);
     SampleResult r;
     r.id = q.id;
     r.sample = sample(flight.index);
     r.answer = answer_of(q, flight.written.answer);
-    r.correct = grade(q, flight.written.answer);
+    if (q.grading == Grading::kSequence) r.score = sequence_score(q, flight.written.answer);
+    if (q.grading == Grading::kCode) {
+      HB_ASSIGN(r.correct, grade_code(*options_.sandbox, *q.code, r.answer));
+    } else {
+      r.correct = grade(q, flight.written.answer);
+    }
     r.prompt_tokens = flight.prompt_tokens;
     r.reasoning_tokens = flight.output.reasoning_tokens();
     r.tokens = static_cast<int64_t>(flight.tokens.size());
@@ -148,24 +151,42 @@ class Evaluation {
   int64_t tokens_ = 0;
 };
 
-// Whether the most frequent answer is a right one.
-bool majority_is_right(std::span<const SampleResult> samples) {
+// Points of the most frequent answer.
+double majority_points(std::span<const SampleResult> samples) {
   std::map<std::string, int> counts;
   for (const SampleResult& r : samples) ++counts[r.answer];
   const auto better = [&](const SampleResult& a, const SampleResult& b) { return counts[a.answer] < counts[b.answer]; };
-  return std::max_element(samples.begin(), samples.end(), better)->correct;
+  return std::max_element(samples.begin(), samples.end(), better)->points();
 }
 
 // One a whole question.
 std::vector<double> question_accuracies(std::span<const SampleResult> results, int samples) {
   const auto n = static_cast<size_t>(samples);
   std::vector<double> accuracies(results.size() / n);
-  for (size_t i = 0; i < accuracies.size() * n; ++i) accuracies[i / n] += results[i].correct;
+  for (size_t i = 0; i < accuracies.size() * n; ++i) accuracies[i / n] += results[i].points();
   for (double& a : accuracies) a /= static_cast<double>(n);
   return accuracies;
 }
 
 }  // namespace
+
+Result<Prompt> question_prompt(const TextModel& text, const Question& question, const ChatRenderOptions& render) {
+  std::vector<ChatMessage> messages;
+  for (const QuestionTurn& turn : question.before) messages.push_back({.role = turn.role, .content = turn.content});
+  messages.push_back({.role = "user", .content = question.prompt});
+  return chat_prompt(text, messages, render);
+}
+
+Status check_code(std::span<const Question> questions, bool sandbox) {
+  if (sandbox) return {};
+  const auto code =
+      std::find_if(questions.begin(), questions.end(), [](const Question& q) { return q.code != nullptr; });
+  if (code == questions.end()) return {};
+  return invalid_argument(
+      fmt::format("the question {} is answered by code, which is graded by running it in a sandbox; allow it: halfbyte "
+                  "eval --allow-code",
+                  quote(code->id)));
+}
 
 Status check_results(std::span<const Question> questions, int samples, const ResultsFile& results) {
   const auto& there = results.results();
@@ -186,6 +207,7 @@ Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const 
   if (options.samples < 1 || options.concurrent < 1 || options.max_tokens < 1) {
     return invalid_argument("an evaluation needs at least one sample, one request at once and one new token");
   }
+  HB_TRY(check_code(questions, options.sandbox != nullptr));
   Evaluation evaluation(engine, text, questions, options, results);
   const Status status = evaluation.run(on_progress);
   if (!status.ok()) {
@@ -199,7 +221,7 @@ Result<int64_t> longest_prompt(const TextModel& text, std::span<const Question> 
                                const ChatRenderOptions& render) {
   size_t longest = 0;
   for (const Question& q : questions) {
-    HB_ASSIGN(const Prompt prompt, prompt_of(text, q, render));
+    HB_ASSIGN(const Prompt prompt, question_prompt(text, q, render));
     longest = std::max(longest, prompt.tokens.size());
   }
   return static_cast<int64_t>(longest);
@@ -212,7 +234,7 @@ EvalSummary summarise(std::span<const SampleResult> results, int samples) {
   s.questions = static_cast<int64_t>(results.size() / n);
   if (s.questions == 0) return s;
   results = results.first(static_cast<size_t>(s.questions) * n);
-  for (size_t q = 0; q < results.size(); q += n) s.majority += majority_is_right(results.subspan(q, n));
+  for (size_t q = 0; q < results.size(); q += n) s.majority += majority_points(results.subspan(q, n));
   for (const SampleResult& r : results) {
     s.reasoning_tokens += static_cast<double>(r.reasoning_tokens);
     s.tokens += static_cast<double>(r.tokens);

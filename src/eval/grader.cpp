@@ -7,7 +7,9 @@
 
 #include "eval/answer_text.h"
 #include "eval/choice.h"
+#include "eval/code_grader.h"
 #include "eval/math_answer.h"
+#include "eval/sequence_ratio.h"
 
 namespace halfbyte {
 namespace {
@@ -94,10 +96,21 @@ std::string answer_of(const Question& question, std::string_view completion) {
   switch (question.grading) {
     case Grading::kMath: return math_final_answer(completion).value_or("");
     case Grading::kChoice: return choice_final_answer(question, completion).value_or("");
+    case Grading::kSequence: return std::string(trim(answer_part(completion).value_or("")));
+    case Grading::kCode: return code_answer(completion).value_or("");
     case Grading::kExact:
     case Grading::kCountdown: return final_answer(completion).value_or("");
   }
   return "";
+}
+
+double sequence_score(const Question& question, std::string_view completion) {
+  std::string_view answer = answer_part(completion).value_or("");
+  answer.remove_prefix(std::min(answer.find_first_not_of(" \t\n\r\f\v"), answer.size()));
+  if (!take(answer, question.prefix)) return 0;
+  std::string_view right = question.answer;
+  take(right, question.prefix);
+  return sequence_ratio(answer, right);
 }
 
 bool grade(const Question& question, std::string_view completion) {
@@ -105,6 +118,8 @@ bool grade(const Question& question, std::string_view completion) {
   switch (question.grading) {
     case Grading::kCountdown: return grade_countdown(question, answer);
     case Grading::kMath: return same_math(question.answer, answer);
+    case Grading::kSequence: return sequence_score(question, completion) == 1;
+    case Grading::kCode: return false;
     case Grading::kChoice:
     case Grading::kExact: return answer == question.answer;
   }

@@ -19,7 +19,12 @@ bool grade_countdown(const Question& question, std::string_view answer);
 
 // What the completion answers, by the question's grading; "" if nothing.
 std::string answer_of(const Question& question, std::string_view completion);
-// Whether that is right: the same text, a countdown as above, or the same mathematics (eval/math_answer.h).
+// MRCR's own score: 0 where the answer (behind the reasoning and white space) does not begin with the question's prefix, else
+// the ratio of difflib's SequenceMatcher of the rest to the right answer's rest (eval/sequence_ratio.h).
+double sequence_score(const Question& question, std::string_view completion);
+
+// Whether that is right: the same text, a countdown as above, the same mathematics (eval/math_answer.h), the right letter, a
+// sequence with a score of 1. False for code, which grade_code() runs.
 bool grade(const Question& question, std::string_view completion);
 
 }  // namespace halfbyte

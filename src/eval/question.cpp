@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "base/quote.h"
 #include "eval/choice_lines.h"
-#include "io/read_file.h"
+#include "eval/code_lines.h"
+#include "eval/mrcr_lines.h"
 
 namespace halfbyte {
 namespace {
@@ -62,12 +64,21 @@ struct Place {
 
 Result<Question> parse_question(std::string_view text, const Place& place) {
   const int64_t line = place.line;
-  HB_ASSIGN(const auto document, JsonDocument::parse(text, fmt::format("{}, line {}", place.name, line)));
+  const std::string name = fmt::format("{}, line {}", place.name, line);
+  HB_ASSIGN(const auto document, JsonDocument::parse(text, name));
   const JsonValue root = document->root();
   Question question;
   question.number = place.number;
   if (is_choice_line(root)) {
     HB_TRY(read_choice_line(root, line, place.order_seed, question));
+    return question;
+  }
+  if (is_mrcr_line(root)) {
+    HB_TRY(read_mrcr_line(root, name, line, question));
+    return question;
+  }
+  if (is_code_line(root)) {
+    HB_TRY(read_code_line(root, name, line, question));
     return question;
   }
   if (!root.find("prompt") && !root.find("task")) {
@@ -124,9 +135,9 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
 }
 
 Result<std::vector<Question>> read_questions(const std::string& path, uint64_t order_seed) {
-  HB_ASSIGN(const auto text, read_small_file(path));
-  if (!text) return not_found(path + ": there is no such file");
-  return parse_questions(*text, path, order_seed);
+  HB_ASSIGN(const auto file, MappedFile::open(path));
+  const auto bytes = file->bytes();
+  return parse_questions({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, order_seed);
 }
 
 }  // namespace halfbyte

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,25 @@
 namespace halfbyte {
 
 // How an answer is graded: as the same text, as a countdown's equations, as mathematics (eval/math_answer.h), as the letter of
-// a choice (eval/choice.h).
-enum class Grading : uint8_t { kExact, kCountdown, kMath, kChoice };
+// a choice (eval/choice.h), by how much of a text it repeats (eval/grader.h), as code that is run (eval/code_grader.h).
+enum class Grading : uint8_t { kExact, kCountdown, kMath, kChoice, kSequence, kCode };
+
+// A message before the question.
+struct QuestionTurn {
+  std::string role, content;
+};
+
+// What an answer's code must pass. Without a function, tests are what a program reads from stdin and writes to stdout; with
+// one, its arguments, a line of JSON each, and what it returns, as JSON.
+struct CodeTests {
+  std::string before;    // Python that runs before the code: imports, or a function's beginning
+  std::string checks;    // Python that runs after it and fails by an exception
+  std::string function;  // to be called, a method where the code has a class Solution
+  struct Test {
+    std::string input, output;
+  };
+  std::vector<Test> tests;
+};
 
 struct Question {
   std::string id, task;
@@ -25,16 +43,19 @@ struct Question {
   int64_t target = 0;            // countdown: what is to be reached
   // Multiple choice: the choices' texts; `answer` is the letter of the right one.
   std::vector<std::string> choices;
-  std::string stem;        // the question without its choices: what their likelihood is scored behind
+  std::string stem;                  // the question without its choices: what their likelihood is scored behind
+  std::vector<QuestionTurn> before;  // earlier messages; the prompt is the last
+  std::string prefix;                // sequence: what a right answer begins with
+  std::shared_ptr<const CodeTests> code;
   bool continued = false;  // the choices are endings of the stem's text and no answers (HellaSwag)
 };
 
 // The text of a question file; `name` is what messages call it. Besides our own lines it reads those of GSM8K, MATH-500, AIME
-// and HMMT, and multiple choice: MMLU, MMLU-Pro, GPQA, ARC, OpenBookQA, HellaSwag (docs/evaluation.md). `order_seed` and a
+// and HMMT, and multiple choice: MMLU, MMLU-Pro, GPQA, ARC, OpenBookQA, HellaSwag; MRCR; HumanEval, MBPP, LiveCodeBench (docs/evaluation.md). `order_seed` and a
 // question's number choose the order of choices where a line has none (GPQA). Refuses, with the line: broken JSON, missing
 // members, an id that comes twice, a countdown without numbers and target, a right answer that is none of the choices.
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& name, uint64_t order_seed = 0);
-// At most 64 MiB.
+// kNotFound; kInvalidData for a folder.
 Result<std::vector<Question>> read_questions(const std::string& path, uint64_t order_seed = 0);
 
 }  // namespace halfbyte

@@ -37,6 +37,7 @@ std::string line_of(const SampleResult& r) {
   out["id"] = r.id;
   out["sample"] = r.sample;
   out["correct"] = r.correct;
+  if (r.score) out["score"] = *r.score;
   out["answer"] = r.answer;
   out["prompt_tokens"] = r.prompt_tokens;
   out["reasoning_tokens"] = r.reasoning_tokens;
@@ -101,6 +102,10 @@ Result<SampleResult> read_line(std::string_view line, const std::string& name) {
   for (const auto& [key, out] : {std::pair("repeated", &r.shape.repeated), std::pair("alike", &r.shape.alike)}) {
     HB_ASSIGN(const JsonValue value, root.at(key));
     HB_ASSIGN(*out, value.as_double());
+  }
+  if (const auto score = root.find("score")) {
+    HB_ASSIGN(r.score, score->as_double());
+    if (*r.score < 0 || *r.score > 1) return score->error("is not between 0 and 1");
   }
   HB_TRY(read_likelihoods(root, r));
   HB_TRY(read_token_ids(root, r.token_ids));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,11 @@
 namespace halfbyte {
 
 struct SampleResult {
-  std::string id;      // the question's
-  int64_t sample = 0;  // from 0
-  bool correct = false;
-  std::string answer;  // what the completion answers, "" if nothing
+  std::string id;               // the question's
+  int64_t sample = 0;           // from 0
+  bool correct = false;         // wholly
+  std::optional<double> score;  // in [0, 1], where an answer may be right in part
+  std::string answer;           // what the completion answers, "" if nothing
   int64_t prompt_tokens = 0, reasoning_tokens = 0, tokens = 0;
   bool truncated = false;          // reached the limit of new tokens
   bool looped = false;             // decode/loop_detector.h
@@ -26,6 +28,9 @@ struct SampleResult {
   // Multiple choice by likelihood (eval/choice_scores.h): one a choice, nats, and whether the best by length is right.
   std::vector<double> log_likelihoods;
   bool correct_norm = false;
+
+  // What accuracies are made of.
+  double points() const { return score.value_or(correct ? 1 : 0); }
 };
 
 // What a results file holds.

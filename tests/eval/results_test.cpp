@@ -42,6 +42,7 @@ class ResultsFileTest : public ::testing::Test {
       r.log_likelihoods = {-1.0 / 3, -2.5};
       r.correct_norm = true;
     }
+    if (sample == 1) r.score = 1.0 / 3;
     return r;
   }
 
@@ -69,6 +70,7 @@ TEST_F(ResultsFileTest, GoesOnWhereItEndedWhereverItWasCut) {
       EXPECT_TRUE(r.looped);
       EXPECT_EQ(r.log_likelihoods, result(s).log_likelihoods) << "to the last bit";
       EXPECT_EQ(r.correct_norm, s == 3);
+      EXPECT_EQ(r.score, result(s).score);
     }
     for (int64_t s = there; s < 4; ++s) ASSERT_TRUE((*file)->append(result(s)).ok());
     ASSERT_EQ(content(), whole) << cut;

@@ -310,3 +310,42 @@ def test_choices_in_the_model_s_own_words(halfbyte, answerer, tmp_path):
     path.write_text(json.dumps({"question": "3 + 4?", "options": ["6", "7"], "answer": "B", "answer_index": 1}) + "\n")
     out = ask(halfbyte, answerer, path, "--samples", "2")
     assert out["task"] == "mmlu-pro" and out["accuracy"] == out["majority"] == 1
+
+
+def test_scores_in_part(halfbyte, answerer, tmp_path):
+    """It says "answer: 7" to the last of several messages: half of one text, none of a text with another prefix."""
+    path, out = tmp_path / "mrcr.jsonl", tmp_path / "r.jsonl"
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    lines = [{"prompt": json.dumps(messages), "answer": "answer: 8", "random_string_to_prepend": "answer: "},
+             {"prompt": json.dumps(messages), "answer": "answer: 777", "random_string_to_prepend": "answer: "},
+             {"prompt": messages, "answer": "XanswerX", "random_string_to_prepend": "X"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = ask(halfbyte, answerer, path, "-o", out)
+    assert found["task"] == "mrcr" and found["accuracy"] == pytest.approx((0 + .5 + 0) / 3)
+    results = [json.loads(line) for line in out.read_text().splitlines()[1:]]
+    assert [(r["score"], r["correct"]) for r in results] == [(0, False), (.5, False), (0, False)]
+    text = out.read_bytes()
+    out.write_bytes(text[:-30])
+    assert ask(halfbyte, answerer, path, "-o", out)["ci95"] == found["ci95"] and out.read_bytes() == text
+    compared = json.loads(halfbyte("eval", "compare", out, out, "--json").out)["compared"][0]
+    assert compared["reference"]["accuracy"] == pytest.approx(.5 / 3)
+
+
+def test_code_is_refused_unless_allowed(halfbyte, answerer, tmp_path):
+    path, out = tmp_path / "code.jsonl", tmp_path / "r.jsonl"
+    path.write_text(json.dumps({"id": "c1", "task": "code", "prompt": "p", "checks": "assert True"}) + "\n")
+    r = halfbyte("eval", answerer, "--questions", path, "-o", out)
+    assert r.code == 2 and "'c1' is answered by code" in r.err and "--allow-code" in r.err and not out.exists()
+    r = halfbyte("eval", answerer, "--questions", path, "--allow-code", "--python", "no-such-python", "-o", out)
+    assert r.code == 2 and "'no-such-python': is no Python that runs" in r.err and not out.exists()
+
+
+def test_code_runs_where_it_is_allowed(halfbyte, answerer, tmp_path):
+    """The answer holds no code, so it is wrong; the sandbox was tried all the same, and the results say which."""
+    path, out = tmp_path / "code.jsonl", tmp_path / "r.jsonl"
+    path.write_text(json.dumps({"id": "c1", "task": "code", "prompt": "p", "checks": "assert True"}) + "\n")
+    r = halfbyte("eval", answerer, "--questions", path, "--allow-code", "--json", "-o", out)
+    if r.code == 2 and "no whole sandbox" in r.err:
+        pytest.skip(r.err)
+    assert r.code == 0 and json.loads(r.out)["accuracy"] == 0, r.err
+    assert json.loads(out.read_text().splitlines()[0])["sandbox"].endswith("files, network, processes closed; 10 s, 1024 MiB")

@@ -1,0 +1,63 @@
+// Runs code that a model wrote where it can do no harm: it sees Python, its own folder and nothing else.
+//
+// What holds it, by the kernel's own means and for one process that cannot make others:
+//   Landlock     no file but Python's (to read) and the run's folder; no TCP; no signals to other processes
+//   seccomp      no sockets, no new processes, no mounts, no change of modes, owners, times, limits or priorities
+//   limits       address space, processor seconds, a deadline, sizes of files and output; all capabilities dropped
+// It may still learn that files exist (their names and sizes, not what is in them).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace halfbyte {
+
+struct SandboxOptions {
+  std::string python = "python3";           // a path, or a name in PATH
+  double seconds = 10;                      // of the processor; the deadline is three times that and 5 s more
+  int64_t memory_bytes = int64_t{1} << 30;  // of address space
+  // Where the kernel lacks Landlock (Linux 6.2 and newer have what is needed) or seccomp: run with what there is.
+  bool accept_weaker = false;
+};
+
+struct SandboxRun {
+  enum class End : uint8_t { kExited, kSignalled, kTime, kOutput, kFiles } end = End::kExited;
+  int code = 0;        // exit status or signal
+  std::string output;  // stdout, at most 16 MiB; stderr is thrown away
+};
+
+// Thread-compatible; not to be used while another thread changes the process's directory or signal handlers.
+class Sandbox {
+ public:
+  // Asks Python where it lies, and then tries from inside to open a file, a socket and a process. kUnsupported: one of them
+  // could be had and accept_weaker is not set, or the kernel refused something; kNotFound: no such Python.
+  static Result<Sandbox> open(const SandboxOptions& options);
+
+  // What was in force when open() tried: "landlock 7, seccomp; files, network, processes closed; 10 s, 1024 MiB".
+  const std::string& isolation() const { return isolation_; }
+
+  // Runs `python script` in a fresh folder that holds `files` (names and contents) and is deleted afterwards. `script` is
+  // one of them. An error is the sandbox's own, never the code's.
+  using Files = std::vector<std::pair<std::string, std::string>>;
+  Result<SandboxRun> run(const Files& files, const std::string& script, std::string_view input) const;
+
+ private:
+  Sandbox() = default;
+  Status find_python(const std::string& python);
+  Status try_out(bool accept_weaker);
+
+  std::string python_;                 // the program itself, no link and no script
+  std::vector<std::string> readable_;  // files and folders
+  double seconds_ = 0;
+  int64_t memory_bytes_ = 0;
+  int landlock_ = 0;  // the kernel's version; 0: none
+  bool seccomp_ = false;
+  std::string isolation_;
+};
+
+}  // namespace halfbyte

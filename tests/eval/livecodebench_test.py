@@ -1,0 +1,50 @@
+"""LiveCodeBench's packed tests are unpacked, and a pickle that holds more than a string is refused."""
+
+import base64
+import json
+import os
+import pathlib
+import pickle
+import sys
+import zlib
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+from halfbyte.tasks import livecodebench  # noqa: E402
+
+TESTS = [{"input": "3\n", "output": "9\n", "testtype": "stdin"}]
+
+
+def packed(value):
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
+
+
+def line(private):
+    return json.dumps({"question_content": "q", "public_test_cases": json.dumps(TESTS), "private_test_cases": private}) + "\n"
+
+
+def test_both_forms_are_unpacked(tmp_path):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text(line(packed(json.dumps(TESTS * 2))) + "\n" + line(json.dumps(TESTS)))
+    assert livecodebench.convert(source, target) == (2, 0)
+    first, second = [json.loads(text) for text in target.read_text().splitlines()]
+    assert first["public_test_cases"] == TESTS and first["private_test_cases"] == TESTS * 2
+    assert second["private_test_cases"] == TESTS
+    assert livecodebench.convert(source, target, most_bytes=len(json.dumps(second)) + 1) == (1, 1)
+
+
+class Harm:
+    def __reduce__(self):
+        return os.system, ("touch harmed",)
+
+
+@pytest.mark.parametrize("private", [packed(Harm()), packed(["a"]), "no base64", packed("{"), base64.b64encode(b"x").decode()])
+def test_other_things_are_refused(tmp_path, private, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "in.jsonl"
+    source.write_text(line(json.dumps(TESTS)) + line(private))
+    with pytest.raises(SystemExit, match="line 2"):
+        livecodebench.convert(source, tmp_path / "out.jsonl")
+    assert not (tmp_path / "harmed").exists()

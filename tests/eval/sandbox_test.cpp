@@ -1,0 +1,200 @@
+// Code that a model might write, held by the sandbox. Where this kernel gives no whole sandbox, the tests are skipped with its
+// reason.
+#include "eval/sandbox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "eval/code_grader.h"
+#include "eval/grader.h"
+
+namespace halfbyte {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SandboxTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto opened = Sandbox::open({.seconds = 1, .memory_bytes = int64_t{512} << 20});
+    if (opened.ok()) {
+      sandbox_ = new Sandbox(std::move(*opened));
+    } else {
+      reason_ = opened.status().message();
+    }
+  }
+  static void TearDownTestSuite() {
+    delete sandbox_;
+    sandbox_ = nullptr;
+  }
+  void SetUp() override {
+    if (sandbox_ == nullptr) GTEST_SKIP() << reason_;
+  }
+
+  static SandboxRun run(const std::string& code, const std::string& input = "") {
+    auto done = sandbox_->run({{"main.py", code}}, "main.py", input);
+    EXPECT_TRUE(done.ok()) << done.status().message();
+    return done.ok() ? *done : SandboxRun{};
+  }
+  // What a line of code raises, or "nothing".
+  static std::string raised(const std::string& code) {
+    return run("import os, sys, socket, threading\ntry:\n  " + code +
+               "\n  print('nothing')\nexcept BaseException as e: print(type(e).__name__)")
+        .output;
+  }
+
+  inline static Sandbox* sandbox_ = nullptr;
+  inline static std::string reason_;
+};
+
+TEST_F(SandboxTest, RunsOrdinaryPrograms) {
+  EXPECT_THAT(sandbox_->isolation(), HasSubstr("files, network, processes closed; 1 s, 512 MiB"));
+  const SandboxRun sum =
+      run("import sys, json, math, collections, itertools\nprint(sum(map(int, sys.stdin.read().split())))", "3\n4\n");
+  EXPECT_EQ(sum.output, "7\n");
+  EXPECT_EQ(sum.end, SandboxRun::End::kExited);
+  EXPECT_EQ(sum.code, 0);
+  EXPECT_EQ(run("import sys; sys.exit(3)").code, 3);
+  EXPECT_EQ(run("import os; os.abort()").end, SandboxRun::End::kSignalled) << "it may signal itself";
+  EXPECT_EQ(
+      run("import threading\nt = threading.Thread(target=lambda: print('in a thread'))\nt.start(); t.join()").output,
+      "in a thread\n");
+  EXPECT_EQ(run("open('own', 'w').write('kept')\nprint(open('own').read())\nimport os; os.remove('own')").output,
+            "kept\n");
+  EXPECT_EQ(run("print(hash('a') == " + run("print(hash('a'))").output + ")").output, "True\n")
+      << "the same order of sets in each run";
+}
+
+TEST_F(SandboxTest, EndsWhatDoesNotEnd) {
+  EXPECT_EQ(run("while True: pass").end, SandboxRun::End::kTime);
+  EXPECT_EQ(run("while True: print('x' * 100000)").end, SandboxRun::End::kOutput);
+  EXPECT_EQ(run("i = 0\nwhile True:\n  open(str(i), 'w').write('x'); i += 1").end, SandboxRun::End::kFiles);
+}
+
+TEST_F(SandboxTest, BoundsMemoryAndFiles) {
+  EXPECT_EQ(raised("x = bytearray(1 << 30)"), "MemoryError\n");
+  EXPECT_NE(run("x = []\nwhile True: x.append(bytearray(1 << 20))").code, 0);
+  EXPECT_EQ(raised("open('big', 'wb').write(bytes(32 << 20))"), "OSError\n");
+}
+
+TEST_F(SandboxTest, MakesNoProcesses) {
+  EXPECT_EQ(raised("os.fork()"), "PermissionError\n");
+  EXPECT_EQ(raised("import subprocess; subprocess.run(['/bin/true'])"), "PermissionError\n");
+  EXPECT_EQ(raised("os.system('true') and os.kill(os.getpid(), 0)"), "PermissionError\n")
+      << "system() fails, and so does kill()";
+  EXPECT_EQ(raised("os.kill(os.getppid(), 0)"), "PermissionError\n");
+  const SandboxRun bomb =
+      run("import os\nn = 0\nfor _ in range(1000):\n  try: os.fork()\n  except PermissionError: n += 1\nprint(n)");
+  EXPECT_EQ(bomb.output, "1000\n");
+}
+
+TEST_F(SandboxTest, HasNoNetwork) {
+  EXPECT_EQ(raised("socket.socket()"), "PermissionError\n");
+  EXPECT_EQ(raised("socket.socket(socket.AF_UNIX)"), "PermissionError\n");
+  EXPECT_EQ(raised("socket.create_connection(('127.0.0.1', 9), 1)"), "PermissionError\n");
+  EXPECT_EQ(raised("socket.socketpair()"), "PermissionError\n");
+}
+
+TEST_F(SandboxTest, SeesNoFilesButItsOwn) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "sandbox_test_secrets";
+  std::filesystem::create_directories(folder);
+  const std::string secret = (folder / "secret").string(), fresh = (folder / "fresh").string();
+  std::ofstream(secret) << "do not tell";
+  EXPECT_EQ(raised("print(open('" + secret + "').read())"), "PermissionError\n");
+  EXPECT_EQ(raised("open('" + secret + "', 'a')"), "PermissionError\n");
+  EXPECT_EQ(raised("os.truncate('" + secret + "', 0)"), "PermissionError\n");
+  EXPECT_EQ(raised("os.remove('" + secret + "')"), "PermissionError\n");
+  EXPECT_EQ(raised("os.chmod('" + secret + "', 0o777)"), "PermissionError\n");
+  EXPECT_EQ(raised("os.utime('" + secret + "', (1, 1))"), "PermissionError\n");
+  EXPECT_EQ(raised("os.symlink('" + secret + "', 'link')"), "PermissionError\n");
+  EXPECT_NE(raised("os.link('" + secret + "', 'link')"), "nothing\n");
+  EXPECT_NE(raised("os.rename('" + secret + "', 'mine')"), "nothing\n");
+  EXPECT_EQ(raised("open('" + fresh + "', 'w')"), "PermissionError\n");
+  EXPECT_EQ(raised("os.mkdir('" + fresh + "')"), "PermissionError\n");
+  EXPECT_EQ(raised("os.listdir('/')"), "PermissionError\n");
+  EXPECT_EQ(raised("open('/proc/self/environ').read()"), "PermissionError\n");
+  EXPECT_FALSE(std::filesystem::exists(fresh));
+  std::ifstream in(secret);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "do not tell");
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(SandboxTest, HasACleanEnvironmentAndLeavesNothing) {
+  ::setenv("HALFBYTE_SECRET_TOKEN", "do not tell", 1);
+  EXPECT_EQ(run("import os; print('HALFBYTE_SECRET_TOKEN' in os.environ)").output, "False\n");
+  ::unsetenv("HALFBYTE_SECRET_TOKEN");
+  const std::string folder = run("import os; print(os.getcwd(), end='')").output;
+  EXPECT_THAT(folder, HasSubstr("halfbyte-code-"));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  EXPECT_EQ(raised("import resource; resource.setrlimit(resource.RLIMIT_AS, (1, 1))"), "ValueError\n");
+  EXPECT_EQ(run("import os\nfor fd in range(3, 64):\n  try: os.fstat(fd); print(fd)\n  except OSError: pass\n").output,
+            "")
+      << "nothing of the parent's is open";
+}
+
+TEST_F(SandboxTest, GradesCodeByItsTests) {
+  CodeTests checks{.before = "import math\ndef double(x):\n    \"\"\"Twice x.\"\"\"\n",
+                   .checks = "assert double(4) == 8\n",
+                   .function = "",
+                   .tests = {}};
+  const auto passes = [&](const CodeTests& tests, const std::string& code) {
+    const auto right = grade_code(*sandbox_, tests, code);
+    EXPECT_TRUE(right.ok()) << right.status().message();
+    return right.ok() && *right;
+  };
+  EXPECT_TRUE(passes(checks, "def double(x):\n    return 2 * x\n"));
+  EXPECT_TRUE(passes(checks, "    return 2 * x\n")) << "the body alone";
+  EXPECT_FALSE(passes(checks, "def double(x):\n    return x\n"));
+  EXPECT_FALSE(passes(checks, "def double(x) return"));
+  EXPECT_FALSE(passes(checks, ""));
+  EXPECT_FALSE(passes(checks, "import sys; sys.exit(0)")) << "left before the tests";
+  EXPECT_FALSE(passes(checks, "import os; os._exit(0)"));
+  const CodeTests program{.before = "", .checks = "", .function = "", .tests = {{"3\n", "9\n"}, {"-4\n", "16.0\n"}}};
+  EXPECT_TRUE(passes(program, "if __name__ == '__main__':\n  print(int(input()) ** 2)\n"));
+  EXPECT_TRUE(passes(program, "print(int(input()) ** 2); exit()\n"));
+  EXPECT_FALSE(passes(program, "print(int(input()) * 3)\n")) << "passes the first test alone";
+  EXPECT_FALSE(passes(program, "print(int(input()) ** 2); exit(1)\n"));
+  const CodeTests method{
+      .before = "", .checks = "", .function = "add", .tests = {{"[1, 2]\n3", "[4, 5]"}, {"[]\n1", "[]"}}};
+  EXPECT_TRUE(
+      passes(method, "class Solution:\n  def add(self, xs: List[int], k: int):\n    return [x + k for x in xs]\n"));
+  EXPECT_TRUE(passes(method, "def add(xs, k): return tuple(x + k for x in xs)\n"));
+  EXPECT_FALSE(passes(method, "def add(xs, k): return xs\n"));
+  EXPECT_FALSE(passes(method, "def plus(xs, k): return xs\n"));
+}
+
+TEST(SandboxOpen, SaysWhatIsMissing) {
+  const auto none = Sandbox::open({.python = "no-such-python"});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(none.status().message(), HasSubstr("'no-such-python': is no Python that runs"));
+}
+
+TEST(CodeAnswer, IsTheLastFencedBlock) {
+  EXPECT_EQ(code_answer("Try\n```python\na\n```\nor\n```\nb\nc\n```\ndone"), "b\nc\n");
+  EXPECT_EQ(code_answer("<think>\n```\nx\n```\n</think>\n```py\n  y\n```"), "  y\n");
+  EXPECT_EQ(code_answer("```python\na\n```\n```python\ncut off"), "a\n");
+  EXPECT_EQ(code_answer("print(1)"), std::nullopt);
+  EXPECT_EQ(code_answer("<think>\n```\nx\n```"), std::nullopt);
+  EXPECT_EQ(code_answer("```\n```"), "");
+}
+
+TEST(SameOutput, ComparesLinesAndNumbers) {
+  for (const auto& [a, b] :
+       {std::pair("7\n", "7"), std::pair(" a b \n c\n\n", "a b\nc"), std::pair("1.50 2", "1.5 2.000"),
+        std::pair("1e3", "1000"), std::pair("-0", "0"), std::pair("007", "7"), std::pair("", "\n")}) {
+    EXPECT_TRUE(same_output(a, b)) << a << " and " << b;
+  }
+  for (const auto& [a, b] : {std::pair("7", "8"), std::pair("7\n7", "7"), std::pair("a  b", "a b"),
+                             std::pair("YES", "yes"), std::pair("1 2", "1"), std::pair("1.0000001", "1"),
+                             std::pair("-1", "1"), std::pair("10", "1"), std::pair("1e999999999999999999999", "1")}) {
+    EXPECT_FALSE(same_output(a, b)) << a << " and " << b;
+  }
+}
+
+}  // namespace
+}  // namespace halfbyte
