@@ -132,7 +132,7 @@ class Sweep {
       HB_TRY(run_task(task, variants, report));
       HB_TRY(write(report));  // what there is, after each task
     }
-    if (tasks.size() > 1) report.tasks.push_back(all_tasks(report, variants));
+    if (tasks.size() > 1) report.tasks.push_back(all_tasks(variants));
     HB_TRY(write(report));
     return report;
   }
@@ -234,7 +234,7 @@ class Sweep {
   }
 
   // Every question counts once; CTIR is the plain mean over tasks.
-  TaskResults all_tasks(const SweepReport& report, const std::vector<Variant>& variants) const {
+  TaskResults all_tasks(const std::vector<Variant>& variants) const {
     TaskResults all{"all tasks together (accuracy over all questions, CTIR the plain mean over tasks)", {}};
     std::vector<SampleResult> first;
     for (size_t p = 0; p < variants.size(); ++p) {
@@ -250,9 +250,9 @@ class Sweep {
       if (p == 0) {
         first = pooled;
       } else if (auto versus = compare_results(first, pooled); versus.ok()) {
-        double sum = 0;
-        for (const TaskResults& task : report.tasks) sum += task.plans[p].versus->ctir.mean;
-        versus->ctir = {sum / static_cast<double>(report.tasks.size()), versus->ctir.low, versus->ctir.high};
+        std::vector<TaskFiles> files;
+        for (const auto& task : results_) files.push_back({task[0], task[p]});
+        if (const auto ctir = mean_ctir(files); ctir.ok()) versus->ctir = *ctir;
         row.versus = std::move(*versus);
       }
       all.plans.push_back(std::move(row));

@@ -30,20 +30,12 @@ Interval interval_of(double mean, const std::vector<double>& values) {
   return {mean, percentile(values, .025), percentile(values, .975)};
 }
 
-}  // namespace
-
-Interval bootstrap_mean(std::span<const double> values, int draws, uint64_t seed) {
-  if (values.empty() || draws < 1) return {};
-  const auto n = static_cast<double>(values.size());
-  double sum = 0;
-  const auto add = [&](size_t i) { sum += values[i]; };
-  const auto end = [&] { return std::exchange(sum, 0) / n; };
-  const std::vector<double> means = resample(values.size(), draws, seed, add, end);
-  return interval_of(std::accumulate(values.begin(), values.end(), 0.0) / n, means);
-}
-
-Interval bootstrap_ratio(std::span<const double> numerators, std::span<const double> denominators, int draws,
-                         uint64_t seed) {
+struct Ratios {
+  double all = 0;             // of all questions
+  std::vector<double> drawn;  // of each resampling; empty where there is no ratio
+};
+Ratios resampled_ratios(std::span<const double> numerators, std::span<const double> denominators, int draws,
+                        uint64_t seed) {
   const double above = std::accumulate(numerators.begin(), numerators.end(), 0.0);
   const double below = std::accumulate(denominators.begin(), denominators.end(), 0.0);
   if (numerators.empty() || draws < 1 || below == 0) return {};
@@ -58,8 +50,40 @@ Interval bootstrap_ratio(std::span<const double> numerators, std::span<const dou
     top = bottom = 0;
     return ratio;
   };
-  const std::vector<double> ratios = resample(numerators.size(), draws, seed, add, end);
-  return interval_of(above / below, ratios);
+  return {above / below, resample(numerators.size(), draws, seed, add, end)};
+}
+
+}  // namespace
+
+Interval bootstrap_mean(std::span<const double> values, int draws, uint64_t seed) {
+  if (values.empty() || draws < 1) return {};
+  const auto n = static_cast<double>(values.size());
+  double sum = 0;
+  const auto add = [&](size_t i) { sum += values[i]; };
+  const auto end = [&] { return std::exchange(sum, 0) / n; };
+  const std::vector<double> means = resample(values.size(), draws, seed, add, end);
+  return interval_of(std::accumulate(values.begin(), values.end(), 0.0) / n, means);
+}
+
+Interval bootstrap_ratio(std::span<const double> numerators, std::span<const double> denominators, int draws,
+                         uint64_t seed) {
+  const Ratios ratios = resampled_ratios(numerators, denominators, draws, seed);
+  return ratios.drawn.empty() ? Interval{} : interval_of(ratios.all, ratios.drawn);
+}
+
+Interval bootstrap_mean_of_ratios(std::span<const RatioTask> tasks, int draws, uint64_t seed) {
+  std::vector<double> sums(static_cast<size_t>(draws < 1 ? 0 : draws));
+  double mean = 0;
+  for (size_t t = 0; t < tasks.size(); ++t) {
+    const Ratios ratios = resampled_ratios(tasks[t].numerators, tasks[t].denominators, draws, seed + t);
+    if (ratios.drawn.empty()) return {};
+    mean += ratios.all;
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += ratios.drawn[i];
+  }
+  if (tasks.empty()) return {};
+  const auto count = static_cast<double>(tasks.size());
+  for (double& sum : sums) sum /= count;
+  return interval_of(mean / count, sums);
 }
 
 }  // namespace halfbyte

@@ -18,4 +18,11 @@ Interval bootstrap_mean(std::span<const double> values, int draws = 10'000, uint
 Interval bootstrap_ratio(std::span<const double> numerators, std::span<const double> denominators, int draws = 10'000,
                          uint64_t seed = 0);
 
+// Questions of one task: numerators and denominators of a ratio, as bootstrap_ratio takes them.
+struct RatioTask {
+  std::span<const double> numerators, denominators;
+};
+// The plain mean of the tasks' ratios. Each task's questions are resampled among themselves, tasks independently.
+Interval bootstrap_mean_of_ratios(std::span<const RatioTask> tasks, int draws = 10'000, uint64_t seed = 0);
+
 }  // namespace halfbyte

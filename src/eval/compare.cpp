@@ -64,6 +64,14 @@ std::pair<std::vector<double>, std::vector<double>> per_question(const Questions
   return out;
 }
 
+Status no_shared_sample() {
+  return invalid_argument("the files share no sample: no id and sample number is in both");
+}
+
+double reasoning_tokens(const SampleResult& r) {
+  return static_cast<double>(r.reasoning_tokens);
+}
+
 std::vector<LengthBin> bins(const Questions& questions) {
   std::vector<Pair> all;
   for (const auto& pairs : questions) all.insert(all.end(), pairs.begin(), pairs.end());
@@ -93,7 +101,7 @@ std::vector<LengthBin> bins(const Questions& questions) {
 Result<Comparison> compare_results(std::span<const SampleResult> reference, std::span<const SampleResult> other,
                                    int draws) {
   const Questions questions = shared_samples(reference, other);
-  if (questions.empty()) return invalid_argument("the files share no sample: no id and sample number is in both");
+  if (questions.empty()) return no_shared_sample();
   Comparison out;
   out.questions = static_cast<int64_t>(questions.size());
   for (const auto& pairs : questions) {
@@ -112,14 +120,25 @@ Result<Comparison> compare_results(std::span<const SampleResult> reference, std:
   auto [before, after] = per_question(questions, [](const SampleResult& r) { return r.points(); });
   std::transform(after.begin(), after.end(), before.begin(), after.begin(), std::minus<>());
   out.change = bootstrap_mean(after, draws);
-  const auto length =
-      per_question(questions, [](const SampleResult& r) { return static_cast<double>(r.reasoning_tokens); });
+  const auto length = per_question(questions, reasoning_tokens);
   out.ctir = bootstrap_ratio(length.second, length.first, draws);
   const auto tokens = per_question(questions, [](const SampleResult& r) { return static_cast<double>(r.tokens); });
   const Interval ratio = bootstrap_ratio(tokens.second, tokens.first, draws);
   out.tokens_saved = {1 - ratio.mean, 1 - ratio.high, 1 - ratio.low};
   out.by_length = bins(questions);
   return out;
+}
+
+Result<Interval> mean_ctir(std::span<const TaskFiles> tasks, int draws) {
+  std::vector<std::pair<std::vector<double>, std::vector<double>>> lengths;  // [task]: the reference's, the other's
+  for (const TaskFiles& files : tasks) {
+    const Questions questions = shared_samples(files.reference, files.other);
+    if (questions.empty()) return no_shared_sample();
+    lengths.push_back(per_question(questions, reasoning_tokens));
+  }
+  std::vector<RatioTask> ratios;
+  for (const auto& [reference, other] : lengths) ratios.push_back({other, reference});
+  return bootstrap_mean_of_ratios(ratios, draws);
 }
 
 }  // namespace halfbyte

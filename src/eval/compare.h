@@ -40,4 +40,11 @@ struct Comparison {
 Result<Comparison> compare_results(std::span<const SampleResult> reference, std::span<const SampleResult> other,
                                    int draws = 10'000);
 
+// Two results files of one task.
+struct TaskFiles {
+  std::span<const SampleResult> reference, other;
+};
+// CTIR over several tasks: the plain mean of each one's (arXiv 2606.25519). Fails as compare_results.
+Result<Interval> mean_ctir(std::span<const TaskFiles> tasks, int draws = 10'000);
+
 }  // namespace halfbyte

@@ -59,6 +59,27 @@ TEST(Compare, TheRatioOfMeansHasAnIntervalOfItsOwn) {
   EXPECT_EQ(bootstrap_ratio(once, std::vector<double>{0, 0, 0}, 500).mean, 0);
 }
 
+TEST(Compare, CtirOverTasksIsThePlainMeanWithAnIntervalAroundIt) {
+  // One task of long texts whose ratio is 1, one of short texts whose ratio is 2: pooled the ratio would be near 1.
+  std::vector<SampleResult> long_before, long_after, short_before, short_after;
+  for (int i = 0; i < 40; ++i) {
+    const std::string id = std::to_string(i);
+    const int64_t noise = i % 5;
+    long_before.push_back(sample(id, 0, true, 1000 + noise, 1010));
+    long_after.push_back(sample(id, 0, true, 1004 - noise, 1010));
+    short_before.push_back(sample(id, 0, true, 10, 20));
+    short_after.push_back(sample(id, 0, true, 18 + noise, 30));
+  }
+  const std::vector<TaskFiles> tasks{{long_before, long_after}, {short_before, short_after}};
+  const auto ctir = mean_ctir(tasks, 2000);
+  ASSERT_TRUE(ctir.ok());
+  EXPECT_NEAR(ctir->mean, 1.5, 1e-3);
+  EXPECT_LT(ctir->low, 1.5);
+  EXPECT_GT(ctir->high, 1.5);
+  EXPECT_NEAR(ctir->high - ctir->low, 2 * 1.96 * .1414 / std::sqrt(40.0) / 2, .01);  // of the short task's, halved
+  EXPECT_FALSE(mean_ctir(std::vector<TaskFiles>{{long_before, {}}}).ok());
+}
+
 TEST(TextShape, StepsRepetitionAndLikeness) {
   const StepClasses classes{0, 0, 0, 0, 0, 0, 1, 2};  // 6: a newline, 7: a blank line
   const std::vector<int32_t> text{0, 1, 2, 3, 7, 7, 0, 1, 2, 3, 4, 6, 6, 5};
