@@ -240,7 +240,12 @@ class Sweep {
     for (size_t p = 0; p < variants.size(); ++p) {
       std::vector<SampleResult> pooled;
       std::vector<ForcedToken> tokens;
-      for (const auto& task : results_) pooled.insert(pooled.end(), task[p].begin(), task[p].end());
+      for (size_t t = 0; t < results_.size(); ++t) {
+        for (SampleResult r : results_[t][p]) {
+          r.id = fmt::format("{}/{}", t, r.id);  // two files may name their questions alike
+          pooled.push_back(std::move(r));
+        }
+      }
       for (const auto& task : forced_) tokens.insert(tokens.end(), task[p].begin(), task[p].end());
       PlanResult row;
       row.plan = variants[p].name;

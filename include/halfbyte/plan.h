@@ -13,8 +13,7 @@
 namespace halfbyte {
 
 // bf16 keeps a checkpoint's BF16 values; fp8: E4M3 with one scale a row; f32 is the reference precision (parity tests and
-// study). int4 and int3 are for
-// study: rounded to integers in groups of 128 at load, and kept as BF16.
+// study). int4 and int3 are for study: rounded to integers in groups of 128 at load, and kept as BF16.
 enum class WeightKind { kF32, kBF16, kFP8, kNVFP4, kMXFP4, kInt4, kInt3 };
 // What a linear's input is rounded to. kFP8: FP8 (NVFP4 weights) or MXFP8 (MXFP4 weights). kFP4: the weights'
 // own format.

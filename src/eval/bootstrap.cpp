@@ -73,15 +73,15 @@ Interval bootstrap_ratio(std::span<const double> numerators, std::span<const dou
 
 Interval bootstrap_mean_of_ratios(std::span<const RatioTask> tasks, int draws, uint64_t seed) {
   std::vector<double> sums(static_cast<size_t>(draws < 1 ? 0 : draws));
-  double mean = 0;
+  double mean = 0, count = 0;
   for (size_t t = 0; t < tasks.size(); ++t) {
     const Ratios ratios = resampled_ratios(tasks[t].numerators, tasks[t].denominators, draws, seed + t);
-    if (ratios.drawn.empty()) return {};
+    if (ratios.drawn.empty()) continue;
+    ++count;
     mean += ratios.all;
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += ratios.drawn[i];
   }
-  if (tasks.empty()) return {};
-  const auto count = static_cast<double>(tasks.size());
+  if (count == 0) return {};
   for (double& sum : sums) sum /= count;
   return interval_of(mean / count, sums);
 }

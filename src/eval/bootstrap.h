@@ -22,7 +22,8 @@ Interval bootstrap_ratio(std::span<const double> numerators, std::span<const dou
 struct RatioTask {
   std::span<const double> numerators, denominators;
 };
-// The plain mean of the tasks' ratios. Each task's questions are resampled among themselves, tasks independently.
+// The plain mean of the tasks' ratios. Each task's questions are resampled among themselves, tasks independently. Tasks
+// whose denominator is 0 have no ratio and do not count.
 Interval bootstrap_mean_of_ratios(std::span<const RatioTask> tasks, int draws = 10'000, uint64_t seed = 0);
 
 }  // namespace halfbyte

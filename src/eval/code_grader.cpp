@@ -84,7 +84,8 @@ std::optional<Decimal> decimal(std::string_view text) {
     std::string_view power = text.substr(e + 1);
     if (power.starts_with('+')) power.remove_prefix(1);
     const auto [end, error] = std::from_chars(power.data(), power.data() + power.size(), out.exponent);
-    if (error != std::errc() || end != power.data() + power.size() || std::abs(out.exponent) > 1'000'000)
+    if (error != std::errc() || end != power.data() + power.size() || out.exponent > 1'000'000 ||
+        out.exponent < -1'000'000)
       return std::nullopt;
     text = text.substr(0, e);
   }

@@ -51,8 +51,8 @@ Result<int64_t> longest_prompt(const TextModel& text, std::span<const Question> 
 struct EvalSummary {
   int64_t questions = 0, samples = 0;  // samples: of each question
   Interval accuracy;                   // mean over samples (avg@n, pass@1), resampled by question
-  double majority =
-      0;  // maj@n: share of questions whose most frequent answer is right (points of it); ties: the earlier
+  // maj@n: share of questions whose most frequent answer is right (points of it); ties: the earlier.
+  double majority = 0;
   double reasoning_tokens = 0, tokens = 0;
   double truncated = 0, looped = 0;  // shares of samples
 };

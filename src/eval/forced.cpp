@@ -4,13 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/greedy.h"
 #include "decode/reset.h"
 
 namespace halfbyte {
 namespace {
 
 constexpr double kTemperature = .6;  // without a policy
-constexpr double kGreedy = 1e-6;     // as the sampler's
 constexpr double kTailFloor = 1e-4;
 
 // A row of logits as log-probabilities at temperature 1, in place of the logits.
@@ -38,7 +38,8 @@ struct Drawn {
   double top = 1, entropy = 0, other = 0;  // other: than `token`
 };
 Drawn drawn_at(const Row& row, double temperature, size_t token) {
-  if (temperature <= kGreedy) return {.top = 1, .entropy = 0, .other = row.best == token ? 0.0 : 1.0};
+  if (temperature <= double{kGreedyTemperature})
+    return {.top = 1, .entropy = 0, .other = row.best == token ? 0.0 : 1.0};
   double all = 0, weighted = 0;
   for (const double x : row.log_p) {
     const double scaled = (x - row.log_p[row.best]) / temperature, e = std::exp(scaled);

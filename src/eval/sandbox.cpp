@@ -141,18 +141,22 @@ struct Child {
     ::_exit(ignored == 2 ? 127 : 126);
   }
 
-  // Stages are indices of kStages.
-  [[noreturn]] void run() {
+  // Its descriptors are 0 to 4 and no others: input, output, errors, rules, and 4, on which it says what failed.
+  void place_descriptors() const {
     const int in = ::fcntl(input, F_DUPFD, 10), out = ::fcntl(output, F_DUPFD, 10), err = ::fcntl(errors, F_DUPFD, 10),
               said = ::fcntl(status, F_DUPFD, 10), rules = ruleset < 0 ? -1 : ::fcntl(ruleset, F_DUPFD, 10);
-    ::dup2(in, 0);
-    ::dup2(out, 1);
-    ::dup2(err, 2);
-    if (rules >= 0) ::dup2(rules, 3);
-    ::dup3(said, 4, O_CLOEXEC);
+    if (said < 0 || ::dup3(said, 4, O_CLOEXEC) < 0) ::_exit(126);
+    if (in < 0 || out < 0 || err < 0 || (ruleset >= 0 && rules < 0)) fail(8);
+    if (::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) fail(8);
+    if (rules >= 0 && ::dup2(rules, 3) < 0) fail(8);
     if (::syscall(/*close_range*/ 436, 5u, ~0u, 0u) != 0) {
       for (int fd = 5; fd < 4096; ++fd) ::close(fd);
     }
+  }
+
+  // Stages are indices of kStages.
+  [[noreturn]] void run() {
+    place_descriptors();
     ::setsid();
     if (::chdir(folder.c_str()) != 0) fail(0);
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) fail(1);
@@ -165,7 +169,7 @@ struct Child {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     const __user_cap_data_struct none[2] = {};
     if (::syscall(SYS_capset, &header, none) != 0) fail(4);
-    if (rules >= 0 && ::syscall(kRestrictSelf, 3, 0) != 0) fail(5);
+    if (ruleset >= 0 && ::syscall(kRestrictSelf, 3, 0) != 0) fail(5);
     ::close(3);
     if (!filter.empty()) {
       filter[own_process].k = static_cast<uint32_t>(::getpid());
@@ -180,7 +184,7 @@ struct Child {
 
 constexpr std::array kStages{"enter its folder",     "follow its parent", "set limits",
                              "forgo new privileges", "drop capabilities", "restrict itself by Landlock",
-                             "install its filter",   "start Python"};
+                             "install its filter",   "start Python",      "place its descriptors"};
 
 // What came of a run that was started, until it ended or had to be ended.
 class Watch {
@@ -191,13 +195,15 @@ class Watch {
   Result<SandboxRun> finish() {
     ::fcntl(output_, F_SETFL, O_NONBLOCK);
     int state = 0;
-    for (int64_t round = 0; ::waitpid(pid_, &state, WNOHANG) == 0; ++round) {
+    pid_t waited = 0;
+    for (int64_t round = 0; (waited = ::waitpid(pid_, &state, WNOHANG)) == 0; ++round) {
       pollfd waiting{open_ ? output_ : -1, POLLIN, 0};
       ::poll(&waiting, 1, round < 20 ? 2 : 10);
       read_output();
       if (round % 8 == 7 && folder_.too_full()) end(SandboxRun::End::kFiles);
       if (now() > deadline_) end(SandboxRun::End::kTime);
     }
+    if (waited < 0) return refused("wait for its end");
     read_output();
     int8_t message[2] = {};
     if (::read(status_, message, sizeof message) == 2) {
@@ -268,7 +274,7 @@ for p in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
     for part in "lib", "lib64", "bin", "pyvenv.cfg": print(os.path.join(os.path.realpath(p), part)))";
 
 // Says what it could have, a letter each; nothing is what is wanted.
-constexpr const char* kTrial = R"(import os, socket
+constexpr const char* kTrial = R"(import fcntl, os, socket
 def could(letter, what):
     try: what()
     except OSError: return
@@ -278,6 +284,7 @@ could("r", lambda: open("/etc/passwd").read())
 could("w", lambda: open(os.path.join(os.path.dirname(os.getcwd()), "halfbyte-code-trial"), "x").close())
 could("n", lambda: socket.socket().close())
 could("p", lambda: os.fork() or os._exit(0))
+could("s", lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid()))
 open("own", "w").write("1")
 print("done"))";
 
@@ -341,7 +348,8 @@ Status Sandbox::try_out(bool accept_weaker) {
   found.remove_suffix(5);
   const auto open_to = [&](std::string_view letters) { return found.find_first_of(letters) != std::string_view::npos; };
   std::string closed, open;
-  for (const auto& [letters, name] : {std::pair("rw", "files"), std::pair("n", "network"), std::pair("p", "processes")})
+  for (const auto& [letters, name] :
+       {std::pair("rw", "files"), std::pair("n", "network"), std::pair("ps", "processes and signals")})
     (open_to(letters) ? open : closed) += std::string((open_to(letters) ? open : closed).empty() ? "" : ", ") + name;
   std::error_code ignored;
   fs::remove(fs::temp_directory_path(ignored) / "halfbyte-code-trial", ignored);

@@ -1,8 +1,9 @@
 // Runs code that a model wrote where it can do no harm: it sees Python, its own folder and nothing else.
 //
 // What holds it, by the kernel's own means and for one process that cannot make others:
-//   Landlock     no file but Python's (to read) and the run's folder; no TCP; no signals to other processes
-//   seccomp      no sockets, no new processes, no mounts, no change of modes, owners, times, limits or priorities
+//   Landlock     no file but the system's programs and libraries and Python's (to read) and the run's folder; no TCP; from
+//                version 6 on no signals to other processes
+//   seccomp      no sockets, no new processes, no signals, no mounts, no change of modes, owners, times, limits or priorities
 //   limits       address space, processor seconds, a deadline, sizes of files and output; all capabilities dropped
 // It may still learn that files exist (their names and sizes, not what is in them).
 #pragma once
@@ -38,7 +39,7 @@ class Sandbox {
   // could be had and accept_weaker is not set, or the kernel refused something; kNotFound: no such Python.
   static Result<Sandbox> open(const SandboxOptions& options);
 
-  // What was in force when open() tried: "landlock 7, seccomp; files, network, processes closed; 10 s, 1024 MiB".
+  // What was in force when open() tried: "landlock 7, seccomp; files, network, processes and signals closed; 10 s, 1024 MiB".
   const std::string& isolation() const { return isolation_; }
 
   // Runs `python script` in a fresh folder that holds `files` (names and contents) and is deleted afterwards. `script` is
@@ -51,7 +52,7 @@ class Sandbox {
   Status find_python(const std::string& python);
   Status try_out(bool accept_weaker);
 
-  std::string python_;                 // the program itself, no link and no script
+  std::string python_;                 // its absolute path
   std::vector<std::string> readable_;  // files and folders
   double seconds_ = 0;
   int64_t memory_bytes_ = 0;

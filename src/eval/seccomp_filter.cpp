@@ -1,5 +1,6 @@
 #include "eval/seccomp_filter.h"
 
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
@@ -22,6 +23,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kArchitecture = 0;
 #endif
 
+constexpr uint32_t kSetOwnEx = 15;            // F_SETOWN_EX, which only GNU's headers name
 constexpr uint32_t kOwnProcess = 0xFFFFFFFE;  // no process has this id
 constexpr uint32_t kLowHalf = 0;              // of an argument, on a little-endian machine
 
@@ -80,10 +82,15 @@ constexpr int64_t kForbidden[] = {
     __NR_shmget,
     __NR_shmat,
     __NR_shmctl,
+    __NR_shmdt,
     __NR_msgget,
     __NR_msgctl,
+    __NR_msgsnd,
+    __NR_msgrcv,
     __NR_semget,
     __NR_semctl,
+    __NR_semop,
+    __NR_semtimedop,
     __NR_mq_open,
     __NR_mq_unlink,
     // The machine.
@@ -174,6 +181,9 @@ std::vector<sock_filter> seccomp_filter() {
   // Limits may be read.
   add({unless_equal(__NR_prlimit64, 6), load(argument(2)), unless_equal(0, 3), load(argument(2) + 4),
        unless_equal(0, 1), answer(SECCOMP_RET_ALLOW), answer(kRefuse)});
+  // A file's owner gets signals when the file is ready: a way to signal other processes.
+  add({unless_equal(__NR_fcntl, 6), load(argument(1)), unless_equal(F_SETOWN, 1), answer(kRefuse),
+       unless_equal(kSetOwnEx, 1), answer(kRefuse), answer(SECCOMP_RET_ALLOW)});
   // abort() signals its own thread.
   add({unless_equal(__NR_tgkill, 4), load(argument(0)), unless_equal(kOwnProcess, 1), answer(SECCOMP_RET_ALLOW),
        answer(kRefuse)});

@@ -52,7 +52,7 @@ class SandboxTest : public ::testing::Test {
 };
 
 TEST_F(SandboxTest, RunsOrdinaryPrograms) {
-  EXPECT_THAT(sandbox_->isolation(), HasSubstr("files, network, processes closed; 1 s, 512 MiB"));
+  EXPECT_THAT(sandbox_->isolation(), HasSubstr("files, network, processes and signals closed; 1 s, 512 MiB"));
   const SandboxRun sum =
       run("import sys, json, math, collections, itertools\nprint(sum(map(int, sys.stdin.read().split())))", "3\n4\n");
   EXPECT_EQ(sum.output, "7\n");
@@ -87,6 +87,10 @@ TEST_F(SandboxTest, MakesNoProcesses) {
   EXPECT_EQ(raised("os.system('true') and os.kill(os.getpid(), 0)"), "PermissionError\n")
       << "system() fails, and so does kill()";
   EXPECT_EQ(raised("os.kill(os.getppid(), 0)"), "PermissionError\n");
+  // A file's owner gets a signal when the file is ready: another way to send one.
+  EXPECT_EQ(raised("import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())"), "PermissionError\n");
+  EXPECT_EQ(raised("import fcntl, struct; fcntl.fcntl(0, 15, struct.pack('ii', 1, os.getppid()))"),
+            "PermissionError\n");
   const SandboxRun bomb =
       run("import os\nn = 0\nfor _ in range(1000):\n  try: os.fork()\n  except PermissionError: n += 1\nprint(n)");
   EXPECT_EQ(bomb.output, "1000\n");
@@ -189,9 +193,10 @@ TEST(SameOutput, ComparesLinesAndNumbers) {
         std::pair("1e3", "1000"), std::pair("-0", "0"), std::pair("007", "7"), std::pair("", "\n")}) {
     EXPECT_TRUE(same_output(a, b)) << a << " and " << b;
   }
-  for (const auto& [a, b] : {std::pair("7", "8"), std::pair("7\n7", "7"), std::pair("a  b", "a b"),
-                             std::pair("YES", "yes"), std::pair("1 2", "1"), std::pair("1.0000001", "1"),
-                             std::pair("-1", "1"), std::pair("10", "1"), std::pair("1e999999999999999999999", "1")}) {
+  for (const auto& [a, b] :
+       {std::pair("7", "8"), std::pair("7\n7", "7"), std::pair("a  b", "a b"), std::pair("YES", "yes"),
+        std::pair("1 2", "1"), std::pair("1.0000001", "1"), std::pair("-1", "1"), std::pair("10", "1"),
+        std::pair("1e999999999999999999999", "1"), std::pair("1e-9223372036854775808", "0")}) {
     EXPECT_FALSE(same_output(a, b)) << a << " and " << b;
   }
 }

@@ -348,4 +348,4 @@ def test_code_runs_where_it_is_allowed(halfbyte, answerer, tmp_path):
     if r.code == 2 and "no whole sandbox" in r.err:
         pytest.skip(r.err)
     assert r.code == 0 and json.loads(r.out)["accuracy"] == 0, r.err
-    assert json.loads(out.read_text().splitlines()[0])["sandbox"].endswith("files, network, processes closed; 10 s, 1024 MiB")
+    assert json.loads(out.read_text().splitlines()[0])["sandbox"].endswith("files, network, processes and signals closed; 10 s, 1024 MiB")
