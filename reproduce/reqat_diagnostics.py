@@ -4,7 +4,7 @@ accuracy by the length of the reasoning."""
 
 import sys
 
-from tables import Benchmark, Failure, Reproduction, Row, Step, Table, arguments, guarded, run
+from tables import Benchmark, Failure, Reproduction, Row, Step, Table, arguments, guarded, percent, run
 
 TRAINING = "needs ReQAT's training, of which Halfbyte has the BF16 stage for small models only (docs/methods.md)"
 
@@ -59,21 +59,15 @@ class Diagnostics(Reproduction):
                     print(f"failed: {e}", file=sys.stderr)
                 self.write()
 
-    def cell(self, row, benchmark, model):
-        at, out = (row, benchmark, model), []
-        if at in self.cells:
-            c = self.cells[at]
-            out.append(f"{100 * c['accuracy']['mean']:.2f} [{100 * c['accuracy']['ci95'][0]:.2f}, {100 * c['accuracy']['ci95'][1]:.2f}]")
-            if "versus_first" in c:
-                f = c["forced"]
-                out.append("other likeliest token " + "/".join(f"{100 * share:.2f}%" for share in f["quarter_mismatch"]))
-                out.append("tail " + "/".join(f"{ratio:.2f}" for ratio in f["quarter_tail_ratio"]))
-                out.append(f"symbolic error {f['symbolic_error']:.2e}")
-                out.append("by length " + "/".join(f"{100 * b['reference']:.1f}>{100 * b['other']:.1f}" for b in c["versus_first"]["by_length"]))
-        elif at in self.failed:
-            out.append("failed")
-        paper = self.table.figures.get((row, benchmark), (None,) * len(self.table.models))[list(self.table.models).index(model)]
-        return "; ".join(out + ([f"paper {paper}"] if paper is not None else [])) or "-"
+    def figures_of(self, result):
+        out = [percent(result["accuracy"]["mean"], result["accuracy"]["ci95"])]
+        if "versus_first" in result:
+            f = result["forced"]
+            out.append("other likeliest token " + "/".join(f"{100 * share:.2f}%" for share in f["quarter_mismatch"]))
+            out.append("tail " + "/".join(f"{ratio:.2f}" for ratio in f["quarter_tail_ratio"]))
+            out.append(f"symbolic error {f['symbolic_error']:.2e}")
+            out.append("by length " + "/".join(f"{100 * b['reference']:.1f}>{100 * b['other']:.1f}" for b in result["versus_first"]["by_length"]))
+        return out
 
 
 if __name__ == "__main__":

@@ -145,6 +145,10 @@ def arguments(table):
     return parser.parse_args()
 
 
+def percent(mean, ci95):
+    return f"{100 * mean:.2f} [{100 * ci95[0]:.2f}, {100 * ci95[1]:.2f}]"
+
+
 def described(table):
     lines = ["models:"] + [f"  {name}: {where}" for name, where in table.models.items()]
     lines += ["benchmarks:"] + [f"  {name}: {b.questions} questions; {b.where}" for name, b in table.benchmarks.items()]
@@ -250,17 +254,21 @@ class Reproduction:
             raise Failure(done.stderr.strip())
         self.cells[row, benchmark, model]["versus"] = json.loads(done.stdout)["compared"][0]
 
+    def figures_of(self, result):
+        """What a cell says of its result, in order: accuracy in percent with its interval, then what it is against another row."""
+        out = [percent(result["accuracy"], result["ci95"])]
+        if "versus" in result:
+            v = result["versus"]
+            if v["ctir"]["mean"] > 0:  # 0: nobody reasoned
+                out.append(f"CTIR {v['ctir']['mean']:.3f}")
+            out.append(f"tokens saved {100 * v['tokens_saved']['mean']:.2f}%")
+        return out
+
     def cell(self, row, benchmark, model):
-        """Accuracy in percent with its interval, then what it is against another row, then the paper's figure."""
+        """The figures of the result, then the paper's."""
         at, out = (row, benchmark, model), []
         if at in self.cells:
-            c = self.cells[at]
-            out.append(f"{100 * c['accuracy']:.2f} [{100 * c['ci95'][0]:.2f}, {100 * c['ci95'][1]:.2f}]")
-            if "versus" in c:
-                v = c["versus"]
-                if v["ctir"]["mean"] > 0:  # 0: nobody reasoned
-                    out.append(f"CTIR {v['ctir']['mean']:.3f}")
-                out.append(f"tokens saved {100 * v['tokens_saved']['mean']:.2f}%")
+            out += self.figures_of(self.cells[at])
         elif at in self.failed:
             out.append("failed")
         figures = self.table.figures.get((row, benchmark))

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "formats/bf16.h"
+#include "model/load_plan.h"
 
 namespace halfbyte {
 namespace {
@@ -124,16 +125,8 @@ class RandomWeights {
 
   Result<CudaLinear> linear(const LinearPlan& plan, int64_t n, int64_t k) {
     CudaLinear out;
-    const WeightFormat format = plan.weights == WeightKind::kNVFP4   ? WeightFormat::kNVFP4
-                                : plan.weights == WeightKind::kMXFP4 ? WeightFormat::kMXFP4
-                                : plan.weights == WeightKind::kF32   ? WeightFormat::kF32
-                                : plan.weights == WeightKind::kFP8   ? WeightFormat::kFP8
-                                                                     : WeightFormat::kBF16;
-    const ActivationMode activations = plan.activations == ActivationKind::kBF16  ? ActivationMode::kA16
-                                       : plan.activations == ActivationKind::kFP8 ? ActivationMode::kA8
-                                       : plan.activations == ActivationKind::kFP4 ? ActivationMode::kA4
-                                                                                  : ActivationMode::kF32;
-    HB_ASSIGN(out.mode, row_mode(format, activations, "random weights"));
+    const WeightFormat format = weight_format_of(plan.weights);
+    HB_ASSIGN(out.mode, row_mode(format, activation_mode_of(plan.activations), "random weights"));
     HB_ASSIGN(out.storage, cuda::make_random_linear(format, n, k, multiprocessors_, ++seed_));
     return out;
   }

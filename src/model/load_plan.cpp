@@ -29,19 +29,6 @@ std::string_view plan_name(std::string_view module) {
   return module.starts_with(kPrefix) ? module.substr(kPrefix.size()) : module;
 }
 
-WeightFormat format_of(WeightKind kind) {
-  switch (kind) {
-    case WeightKind::kF32: return WeightFormat::kF32;
-    case WeightKind::kBF16: return WeightFormat::kBF16;
-    case WeightKind::kFP8: return WeightFormat::kFP8;
-    case WeightKind::kNVFP4: return WeightFormat::kNVFP4;
-    case WeightKind::kMXFP4: return WeightFormat::kMXFP4;
-    case WeightKind::kInt4:
-    case WeightKind::kInt3: return WeightFormat::kBF16;
-  }
-  return WeightFormat::kBF16;
-}
-
 // Of weights that are rounded to integers and then kept as BF16; 0: they are not.
 int integer_bits(WeightKind kind) {
   return kind == WeightKind::kInt4 ? 4 : kind == WeightKind::kInt3 ? 3 : 0;
@@ -50,16 +37,6 @@ int integer_bits(WeightKind kind) {
 std::string stored_name(const LinearFacts& facts) {
   const auto packed = facts.packed_format();
   return !packed ? name_of(facts.quant) : *packed == WeightFormat::kNVFP4 ? "NVFP4" : "MXFP4";
-}
-
-ActivationMode mode_of(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kF32: return ActivationMode::kF32;
-    case ActivationKind::kBF16: return ActivationMode::kA16;
-    case ActivationKind::kFP8: return ActivationMode::kA8;
-    case ActivationKind::kFP4: return ActivationMode::kA4;
-  }
-  return ActivationMode::kA16;
 }
 
 // Checks names, shapes and plans, and collects what is used, so that what is left over can be named.
@@ -198,8 +175,8 @@ class Planner {
     for (const LinearOverride& change : out_.plan.overrides)
       if (change.matches(name)) matched_.insert(change.pattern);
     HB_TRY(check_linear_plan(task.plan).with_context("plan for " + std::string(name)));
-    const WeightFormat format = format_of(task.plan.weights);
-    const ActivationMode mode = mode_of(task.plan.activations);
+    const WeightFormat format = weight_format_of(task.plan.weights);
+    const ActivationMode mode = activation_mode_of(task.plan.activations);
     HB_ASSIGN(task.kernel, find_linear_kernel(format, mode, out_.isa));
     HB_ASSIGN(task.prompt_kernel, find_linear_kernel(format, mode, out_.isa, RowRole::kPrompt));
     measure(task, name == kHead);
@@ -374,6 +351,29 @@ void keep_calibrated(const ModelSource& source, PrecisionPlan& plan) {
 }
 
 }  // namespace
+
+WeightFormat weight_format_of(WeightKind kind) {
+  switch (kind) {
+    case WeightKind::kF32: return WeightFormat::kF32;
+    case WeightKind::kBF16: return WeightFormat::kBF16;
+    case WeightKind::kFP8: return WeightFormat::kFP8;
+    case WeightKind::kNVFP4: return WeightFormat::kNVFP4;
+    case WeightKind::kMXFP4: return WeightFormat::kMXFP4;
+    case WeightKind::kInt4:
+    case WeightKind::kInt3: return WeightFormat::kBF16;
+  }
+  return WeightFormat::kBF16;
+}
+
+ActivationMode activation_mode_of(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kF32: return ActivationMode::kF32;
+    case ActivationKind::kBF16: return ActivationMode::kA16;
+    case ActivationKind::kFP8: return ActivationMode::kA8;
+    case ActivationKind::kFP4: return ActivationMode::kA4;
+  }
+  return ActivationMode::kA16;
+}
 
 Result<PrecisionPlan> default_plan(const ModelSource& source, const ModelConfig& config) {
   HB_ASSIGN(std::optional<PrecisionPlan> own, folder_plan(source));

@@ -16,6 +16,10 @@
 
 namespace halfbyte {
 
+// What a plan's words mean to the kernels. Weights for study (int4, int3) are kept as BF16.
+WeightFormat weight_format_of(WeightKind kind);
+ActivationMode activation_mode_of(ActivationKind kind);
+
 struct LinearTask {
   std::string module;  // "model.layers.0.self_attn.q_proj"
   LinearPlan plan;

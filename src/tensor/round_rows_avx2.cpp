@@ -1,10 +1,11 @@
 // Eight scale blocks at a time: their amax, their scales as one vector, then the codes block by block. A division per
 // eight elements (the contract's true division) is the most expensive part: about a cycle an element.
-// Compiled for AVX2: no inline function of another header may be called here (tests/kernels/isa_symbols_test.cmake says why).
+// Compiled for AVX2: no inline function of another header may be called here that is not always inlined (tests/kernels/isa_symbols_test.cmake says why).
 #include <immintrin.h>
 
 #include <cstring>
 
+#include "tensor/encode_e4m3_avx2.h"
 #include "tensor/round_rows.h"
 
 namespace halfbyte {
@@ -181,21 +182,6 @@ void nvfp4_weight(const float* x, int64_t k, float alpha, uint8_t* codes, uint8_
 void mxfp4(const float* x, int64_t k, Mxfp4Rule rule, uint8_t* codes, uint8_t* scales) {
   round_row<32>(x, k, codes, scales,
                 [rule](const float* group, uint8_t* c, uint8_t* s) { mxfp4_group(group, rule, c, s); });
-}
-
-// E4M3 codes of eight finite elements, one a 32-bit lane.
-__m256i encode_e4m3(__m256 x) {
-  const __m256i bits = magnitude_bits_of(x);
-  const __m256 size = _mm256_castsi256_ps(bits);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 20), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFFF)), odd);
-  const __m256i normal = _mm256_min_epi32(_mm256_sub_epi32(_mm256_srli_epi32(rounded, 20), _mm256_set1_epi32(120 << 3)),
-                                          _mm256_set1_epi32(0x7E));
-  const __m256i subnormal = _mm256_cvtps_epi32(_mm256_mul_ps(size, _mm256_set1_ps(512.0f)));  // chosen where it is one
-  const __m256 is_subnormal = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ);
-  const __m256i body = _mm256_blendv_epi8(normal, subnormal, _mm256_castps_si256(is_subnormal));
-  const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 24), _mm256_set1_epi32(0x80));
-  return _mm256_or_si256(body, sign);
 }
 
 void fp8(const float* x, int64_t k, float scale, uint8_t* codes) {

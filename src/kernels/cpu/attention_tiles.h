@@ -51,10 +51,15 @@ struct KeyStrip {
   int64_t stride;
 };
 
+// Bytes of a position's unit of channels.
+HB_ALWAYS_INLINE constexpr int64_t key_unit_bytes(KvFormat format) {
+  return kv_element_bytes(format, kv_unit(format));
+}
+
 // Pages of fewer than 16 positions: the strip is put together in `copy`. Places behind `last` stay as they were.
 template <KvFormat kFormat>
 HB_ALWAYS_INLINE KeyStrip gather_strip(const KvHead& head, int64_t position, int64_t last, std::byte* copy) {
-  const int64_t unit_bytes = kv_element_bytes(kFormat, 2) / (kFormat == KvFormat::kF32 ? 2 : 1);
+  const int64_t unit_bytes = key_unit_bytes(kFormat);
   const int64_t units = head.layout.head_dim / kv_unit(kFormat), blocks = kv_blocks(head.layout.head_dim);
   std::byte* scales = copy + 16 * units * unit_bytes;
   for (int64_t i = 0; i < 16 && position + i <= last; ++i) {
@@ -73,7 +78,7 @@ HB_ALWAYS_INLINE KeyStrip gather_strip(const KvHead& head, int64_t position, int
 template <KvFormat kFormat>
 HB_ALWAYS_INLINE KeyStrip key_strip(const KvHead& head, int64_t position, int64_t last, std::byte* copy) {
   if (head.layout.page_tokens < 16) return gather_strip<kFormat>(head, position, last, copy);
-  const int64_t unit_bytes = kv_element_bytes(kFormat, 2) / (kFormat == KvFormat::kF32 ? 2 : 1);
+  const int64_t unit_bytes = key_unit_bytes(kFormat);
   const int64_t slot = position & head.mask;
   const std::byte* part = head.keys(position);
   return {part + slot * unit_bytes, reinterpret_cast<const uint8_t*>(part + head.data_bytes + slot),
@@ -84,7 +89,7 @@ HB_ALWAYS_INLINE KeyStrip key_strip(const KvHead& head, int64_t position, int64_
 // short for the hardware to see a stream in it.
 template <KvFormat kFormat>
 HB_ALWAYS_INLINE void prefetch_keys(const KvHead& head, int64_t position) {
-  const int64_t unit_bytes = kv_element_bytes(kFormat, 2) / (kFormat == KvFormat::kF32 ? 2 : 1);
+  const int64_t unit_bytes = key_unit_bytes(kFormat);
   const int64_t row = head.layout.page_tokens * unit_bytes;
   const std::byte* at = head.keys(position) + (position & head.mask) * unit_bytes;
   const std::byte* end = at + row * (head.layout.head_dim / kv_unit(kFormat));

@@ -7,6 +7,7 @@
 #include "kernels/cpu/kv_store.h"
 #include "kernels/cpu/to_bf16_avx2.h"
 #include "kernels/ref/attention.h"
+#include "tensor/encode_e4m3_avx2.h"
 
 namespace halfbyte::cpu {
 namespace {
@@ -16,23 +17,6 @@ constexpr int64_t kMaxHeadDim = 512;
 
 HB_ALWAYS_INLINE __m256i magnitude_bits_of(__m256 x) {
   return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFFFF));
-}
-
-// E4M3 codes in 32-bit lanes; E4M3::encode.
-HB_ALWAYS_INLINE __m256i encode_e4m3(__m256 x) {
-  const __m256i bits = magnitude_bits_of(x);
-  const __m256 size = _mm256_castsi256_ps(bits);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 20), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFFF)), odd);
-  const __m256i normal = _mm256_min_epi32(_mm256_sub_epi32(_mm256_srli_epi32(rounded, 20), _mm256_set1_epi32(120 << 3)),
-                                          _mm256_set1_epi32(0x7E));
-  // Larger numbers convert to nonsense, which is not chosen.
-  const __m256i tiny = _mm256_cvtps_epi32(_mm256_mul_ps(size, _mm256_set1_ps(512.0f)));
-  const __m256 is_tiny = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ);
-  const __m256i body = _mm256_blendv_epi8(normal, tiny, _mm256_castps_si256(is_tiny));
-  const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 24), _mm256_set1_epi32(0x80));
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-  return _mm256_blendv_epi8(_mm256_or_si256(body, sign), _mm256_set1_epi32(0x7F), nan);
 }
 
 // sign << 3 | index where the index is not 0.
