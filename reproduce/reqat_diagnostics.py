@@ -37,9 +37,7 @@ class Diagnostics(Reproduction):
         folder = self.path("sweep", benchmark, model, kind="results")
         command = [self.binary, "eval", "sweep", self.models[model], "--tasks", self.questions[benchmark], "--plans", ",".join(plans), *t.sampling,
                    "--samples", str(self.samples(benchmark)), "--seed", str(t.seed), "--max-tokens", str(o.max_tokens), "--device", o.device,
-                   "--json", "-o", str(folder)]
-        if o.limit:
-            command += ["--limit", str(o.limit)]
+                   "--json", "-o", str(folder), *self.optional(benchmark)]
         tokens = len(plans) * self.asked(benchmark) * self.samples(benchmark) * o.max_tokens
         return Step(f"sweep, {benchmark}, {model}", command, self.path("sweep", benchmark, model, kind="record"), tokens, (self.questions[benchmark],))
 

@@ -13,7 +13,7 @@ TABLE = Table(
             "Qwen3-8B": "Qwen/Qwen3-8B", "Qwen3-14B": "Qwen/Qwen3-14B", "Qwen3-32B": "Qwen/Qwen3-32B"},
     benchmarks={"AIME-120": Benchmark(120, "AIME 2022 to 2025, JSON lines with problem and answer"),
                 "GPQA-Diamond": Benchmark(198, "GPQA-Diamond as published, as JSON lines"),
-                "LiveCodeBench": Benchmark(0, "LiveCodeBench; the paper's release and number of problems are not known to us")},
+                "LiveCodeBench": Benchmark(0, "LiveCodeBench; the paper's release and number of problems are not known to us", code=True)},
     rows={"BF16": Row(("--plan", "bf16")),
           "NVFP4": Row(("--plan", "w4a4"), against="BF16"),
           "ReSET": Row(("--plan", "w4a4", "--policy", "reset"), against="NVFP4", calibrated=True),

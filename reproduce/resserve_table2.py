@@ -10,7 +10,7 @@ TABLE = Table(
     title="ResServe: system accuracy",
     paper="arXiv 2611.08713, tables 2 and 7",
     models={"Qwen3-4B": "Qwen/Qwen3-4B", "Qwen3-8B": "Qwen/Qwen3-8B", "Qwen3-32B": "Qwen/Qwen3-32B"},
-    benchmarks={"LCB Hard350": Benchmark(350, "the 350 hard problems of LiveCodeBench v6", samples=1),
+    benchmarks={"LCB Hard350": Benchmark(350, "the 350 hard problems of LiveCodeBench v6", samples=1, code=True),
                 "HMMT": Benchmark(30, "HMMT November 2025, JSON lines with problem and answer"),
                 "AIME": Benchmark(30, "AIME 2026, JSON lines with problem and answer")},
     rows={"BF16": Row(("--plan", "bf16")),

@@ -23,6 +23,7 @@ class Benchmark:
     questions: int          # how many the paper asks
     where: str              # what file it is, for whoever has to get it
     samples: int = 0        # answers to each question where not the table's
+    code: bool = False      # answered by code, which only --allow-code runs
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,9 @@ def arguments(table):
     parser.add_argument("--samples", type=int, help="answers to each question (default: the paper's)")
     parser.add_argument("--max-tokens", type=int, default=table.max_tokens, help="longest answer (%(default)s)")
     parser.add_argument("--prompts", help="calibrate tau0 of ReSET on these prompts, one a line")
+    parser.add_argument("--allow-code", action="store_true", help="run the code of answers in a sandbox (docs/evaluation.md, Code)")
+    parser.add_argument("--weak-sandbox", action="store_true", help="with --allow-code: also where this kernel gives no whole sandbox")
+    parser.add_argument("--python", help="what runs the code of answers (default: halfbyte's)")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto (%(default)s)")
     parser.add_argument("--halfbyte", help="the binary (default: this tree's build, else the one on PATH)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and how much that is")
@@ -195,11 +199,18 @@ class Reproduction:
         results = str(self.path(row, benchmark, model, kind="jsonl"))
         command = [self.binary, "eval", self.models[model], "--questions", self.questions[benchmark], *self.sampling(row),
                    *self.rows[row].arguments, *extra, "--samples", str(self.samples(benchmark)), "--seed", str(t.seed),
-                   "--max-tokens", str(o.max_tokens), "--device", o.device, "--json", "-o", results]
-        if o.limit:
-            command += ["--limit", str(o.limit)]
+                   "--max-tokens", str(o.max_tokens), "--device", o.device, "--json", "-o", results, *self.optional(benchmark)]
         return Step(f"{row}, {benchmark}, {model}", command, self.path(row, benchmark, model, kind="record"),
                     self.asked(benchmark) * self.samples(benchmark) * o.max_tokens, (self.questions[benchmark],))
+
+    def optional(self, benchmark):
+        """Arguments of eval and its sweep that were asked for here."""
+        o, out = self.options, []
+        if o.limit:
+            out += ["--limit", str(o.limit)]
+        if o.allow_code and self.table.benchmarks[benchmark].code:
+            out += ["--allow-code", *(["--weak-sandbox"] if o.weak_sandbox else []), *(["--python", o.python] if o.python else [])]
+        return out
 
     def sampling(self, row):
         """The table's, less what the row sets itself, and less the temperature where a policy chooses it."""
@@ -220,6 +231,9 @@ class Reproduction:
             left = [name for name in all_of if name not in given]
             if left:
                 print(f"not given (--{what} NAME=PATH): {', '.join(left)}")
+        code = [name for name in self.questions if self.table.benchmarks[name].code]
+        if code and not self.options.allow_code:
+            print(f"answered by code, which is not run without --allow-code: {', '.join(code)}")
         total = 0
         for step in self.steps():
             total += step.tokens

@@ -178,14 +178,7 @@ Command add_eval(CLI::App& app) {
       .option("--choices", o->choices,
               "Multiple choice: generate (the model answers), or the likelihood of each choice's text or letter")
       ->capture_default_str();
-  flags.flag("--allow-code", o->allow_code,
-             "Run the code of answers in a sandbox, to grade questions that ask for code");
-  flags.flag("--weak-sandbox", o->weak_sandbox, "With --allow-code: also where this kernel gives no whole sandbox");
-  flags.option("--python", o->python, "What runs the code")->capture_default_str();
-  flags.option("--code-seconds", o->code_seconds, "Processor seconds of a test of code")
-      ->check(CLI::Range(1.0, 3600.0))
-      ->capture_default_str();
-  flags.option("--code-memory", o->code_memory, "Memory of a test of code")->capture_default_str();
+  add_code_flags(flags, *o);
   flags.flag("--keep-tokens", o->keep_tokens, "Keep the token ids of each answer in the results file");
   flags.option_as("-o,--out", o->out,
                   "Keep every sample in this file (JSON lines); a run that was stopped goes on where it ended",

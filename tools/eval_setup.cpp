@@ -60,17 +60,6 @@ Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<
   return std::optional(flags.choices == "text" ? ChoiceForm::kText : ChoiceForm::kLetter);
 }
 
-// Where a question is answered by code: a sandbox that was tried out, or the reason why there is none.
-Result<std::shared_ptr<const Sandbox>> code_sandbox(const EvalFlags& flags, std::span<const Question> questions) {
-  HB_TRY(check_code(questions, flags.allow_code));
-  if (check_code(questions, /*sandbox=*/false).ok()) return std::shared_ptr<const Sandbox>();
-  SandboxOptions options{.python = flags.python, .seconds = flags.code_seconds, .accept_weaker = flags.weak_sandbox};
-  HB_TRY(read_size(flags.code_memory, "--code-memory", options.memory_bytes));
-  auto sandbox = Sandbox::open(options);
-  HB_TRY(sandbox.status().with_context("--allow-code"));
-  return std::make_shared<const Sandbox>(std::move(*sandbox));
-}
-
 // Tokens of the longest prompt with its answer.
 Result<int64_t> longest_text(const EvalSetup& setup) {
   if (setup.form) return longest_choice(setup.text, setup.questions, *setup.form);
@@ -108,7 +97,29 @@ void add_answer_flags(Flags& flags, EvalFlags& o) {
   add_device_flag(flags, o.model, "cpu, cuda or auto");
 }
 
-Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
+void add_code_flags(Flags& flags, EvalFlags& o) {
+  flags.flag("--allow-code", o.allow_code,
+             "Run the code of answers in a sandbox, to grade questions that ask for code");
+  flags.flag("--weak-sandbox", o.weak_sandbox, "With --allow-code: also where this kernel gives no whole sandbox");
+  flags.option("--python", o.python, "What runs the code")->capture_default_str();
+  flags.option("--code-seconds", o.code_seconds, "Processor seconds of a test of code")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->capture_default_str();
+  flags.option("--code-memory", o.code_memory, "Memory of a test of code")->capture_default_str();
+}
+
+Result<SharedSandbox> code_sandbox(const EvalFlags& flags, std::span<const Question> questions, SharedSandbox open) {
+  HB_TRY(check_code(questions, flags.allow_code));
+  if (!asks_for_code(questions)) return SharedSandbox();
+  if (open) return open;
+  SandboxOptions options{.python = flags.python, .seconds = flags.code_seconds, .accept_weaker = flags.weak_sandbox};
+  HB_TRY(read_size(flags.code_memory, "--code-memory", options.memory_bytes));
+  auto sandbox = Sandbox::open(options);
+  HB_TRY(sandbox.status().with_context("--allow-code"));
+  return std::make_shared<const Sandbox>(std::move(*sandbox));
+}
+
+Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   EvalSetup setup;
   HB_ASSIGN(const std::string path, model_path(flags.model.model));
   HB_ASSIGN(ChosenQuestions chosen, choose_questions(flags.questions, path));
@@ -118,7 +129,7 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags) {
     for (Question& q : setup.questions) q.prompt += "\n\n" + flags.prompt_suffix;
   setup.task = setup.questions.front().task;
   HB_ASSIGN(setup.form, choice_form(flags, setup.questions));
-  HB_ASSIGN(setup.sandbox, code_sandbox(flags, setup.questions));
+  HB_ASSIGN(setup.sandbox, code_sandbox(flags, setup.questions, std::move(sandbox)));
   setup.options.sandbox = setup.sandbox.get();
   HB_ASSIGN(setup.text, open_text_model(path));
   if (!setup.form) HB_TRY(setup.text.template_status);

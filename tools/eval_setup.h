@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,14 @@ struct EvalSetup {
 
 // How questions are answered: split, samples, seeds, sampling, model and machine.
 void add_answer_flags(Flags& flags, EvalFlags& options);
-Result<EvalSetup> prepare_eval(const EvalFlags& flags);
+// --allow-code and what goes with it.
+void add_code_flags(Flags& flags, EvalFlags& options);
+// Where a question is answered by code: `open`, or a sandbox that was tried out, or the reason why there is none. Null where
+// no question is.
+using SharedSandbox = std::shared_ptr<const Sandbox>;
+Result<SharedSandbox> code_sandbox(const EvalFlags& flags, std::span<const Question> questions, SharedSandbox open);
+// `sandbox`: one that is open already, or null.
+Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox = nullptr);
 // JSON; "null" for a fixed temperature.
 std::string policy_json(const TemperaturePolicy& policy);
 // All that the results depend on, in one line.

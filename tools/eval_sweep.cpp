@@ -127,6 +127,7 @@ class Sweep {
     std::filesystem::create_directories(flags_.folder, failure);
     if (failure)
       return invalid_argument(fmt::format("{}: cannot be made: {}", quote(flags_.folder), failure.message()));
+    HB_TRY(check_questions(tasks, variants.front()));
     SweepReport report;
     for (const Task& task : tasks) {
       HB_TRY(run_task(task, variants, report));
@@ -138,6 +139,18 @@ class Sweep {
   }
 
  private:
+  // Every question file, before the first of many models is loaded: what is wrong in the last must not come out at its end.
+  // Opens the sandbox where code is to be graded.
+  Status check_questions(const std::vector<Task>& tasks, const Variant& variant) {
+    HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
+    for (const Task& task : tasks) {
+      HB_ASSIGN(const ChosenQuestions chosen, choose_questions(flags_for(task, variant).questions, path));
+      HB_ASSIGN(SharedSandbox sandbox, code_sandbox(flags_.eval, chosen.questions, sandbox_));
+      if (sandbox) sandbox_ = std::move(sandbox);
+    }
+    return {};
+  }
+
   EvalFlags flags_for(const Task& task, const Variant& variant) const {
     EvalFlags f = flags_.eval;
     // Beside rows with a policy, its flags are theirs, and --temperature is the others'.
@@ -166,7 +179,7 @@ class Sweep {
   Status run_task(const Task& task, const std::vector<Variant>& variants, SweepReport& report) {
     EvalFlags first = flags_for(task, variants.front());
     first.keep_tokens = flags_.forced > 0;
-    HB_ASSIGN(EvalSetup reference, prepare_eval(first));
+    HB_ASSIGN(EvalSetup reference, prepare_eval(first, sandbox_));
     HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, variants.front())));
     report.tasks.push_back({title_of(task, reference), {}});
     results_.emplace_back();
@@ -180,7 +193,7 @@ class Sweep {
         row.tokens_per_s = texts.tokens_per_s;
       } else {
         const EvalFlags f = flags_for(task, variant);
-        HB_ASSIGN(setup, prepare_eval(f));
+        HB_ASSIGN(setup, prepare_eval(f, sandbox_));
         HB_ASSIGN(const EvalRun run, run_eval(f, *setup, label(task, variant)));
         row.tokens_per_s = run.tokens_per_s;
         own = run.results->results();
@@ -273,6 +286,7 @@ class Sweep {
         fmt::format("split {}, {} a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
                     counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),
         "intervals: 95%, from 10,000 resamplings of the questions, paired"};
+    if (sandbox_) report.facts.push_back("code of answers ran in a sandbox: " + sandbox_->isolation());
     const std::filesystem::path folder(flags_.folder);
     HB_TRY(write_file(folder / "report.md", report_markdown(report)));
     HB_TRY(write_file(folder / "report.html", report_html(report)));
@@ -280,6 +294,7 @@ class Sweep {
   }
 
   SweepFlags flags_;
+  SharedSandbox sandbox_;                                        // where some question is answered by code
   bool policies_ = false;                                        // some variant names one
   std::vector<std::vector<std::vector<SampleResult>>> results_;  // [task][variant]
   std::vector<std::vector<std::vector<ForcedToken>>> forced_;    // likewise
@@ -319,6 +334,7 @@ Command add_eval_sweep(CLI::App& app) {
   flags.option("--limit", o->eval.questions.limit, "At most this many questions a task, spread over its file")
       ->check(whole_number(1, 1'000'000'000));
   add_answer_flags(flags, o->eval);
+  add_code_flags(flags, o->eval);
   flags.flag("--json", o->eval.json, "The report as JSON instead of Markdown");
   return [o] { return run(*o); };
 }

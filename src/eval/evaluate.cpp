@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,10 +16,16 @@
 #include "decode/loop_detector.h"
 #include "eval/code_grader.h"
 #include "eval/grader.h"
+#include "eval/grading_queue.h"
 #include "text/output_text.h"
 
 namespace halfbyte {
 namespace {
+
+// Few: a sample's code is one process at a time, beside an engine that has every core.
+constexpr int kGradingThreads = 2;
+// How long an idle engine waits before it asks whether to go on.
+constexpr std::chrono::milliseconds kPatience(50);
 
 class Evaluation {
  public:
@@ -36,8 +43,13 @@ class Evaluation {
     next_ = results_.results().size();
     while (results_.results().size() < total()) {
       HB_TRY(submit_more());
-      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
-      for (const TokenEvent& e : events) HB_TRY(take(e));
+      if (flights_.empty()) {
+        grading_.wait(kPatience);
+      } else {
+        HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
+        for (const TokenEvent& e : events) HB_TRY(take(e));
+      }
+      HB_TRY(append_graded());
       const auto done = static_cast<int64_t>(results_.results().size());
       if (on_progress && !on_progress(done, static_cast<int64_t>(total()), tokens_)) {
         return {StatusCode::kCancelled, "the evaluation was interrupted; what is done is kept"};
@@ -70,7 +82,9 @@ class Evaluation {
   int64_t sample(size_t index) const { return static_cast<int64_t>(index % static_cast<size_t>(options_.samples)); }
 
   Status submit_more() {
-    while (flights_.size() < static_cast<size_t>(options_.concurrent) && next_ < total()) {
+    const auto most = static_cast<size_t>(options_.concurrent);
+    // Grading that does not keep up holds new samples back, so that no more than twice as many are in memory.
+    while (flights_.size() < most && grading_.open() < most && next_ < total()) {
       const Question& q = question(next_);
       HB_ASSIGN(const Prompt prompt, question_prompt(text_, q, options_.render));
       GenerateRequest request;
@@ -105,10 +119,17 @@ class Evaluation {
     }
     if (e.finish == FinishReason::kNone) return {};
     flight.output.flush(flight.written);
-    HB_ASSIGN(SampleResult result, graded(flight, e.finish == FinishReason::kLength));
-    finished_.emplace(flight.index, std::move(result));
+    const auto finished = std::make_shared<const Flight>(std::move(flight));
     flights_.erase(at);
-    // In order: a sample waits for those before it.
+    grading_.add(finished->index, [this, finished, truncated = e.finish == FinishReason::kLength](
+                                      const std::stop_token& stop) { return graded(*finished, truncated, stop); });
+    return {};
+  }
+
+  // In order: a sample waits for those before it.
+  Status append_graded() {
+    HB_ASSIGN(std::vector<GradingQueue::Graded> graded, grading_.take());
+    for (auto& [index, result] : graded) finished_.emplace(index, std::move(result));
     for (auto first = finished_.begin(); first != finished_.end() && first->first == results_.results().size();
          first = finished_.erase(first)) {
       HB_TRY(results_.append(first->second));
@@ -116,7 +137,8 @@ class Evaluation {
     return {};
   }
 
-  Result<SampleResult> graded(const Flight& flight, bool truncated) const {
+  // On a thread of the queue: reads what nobody writes.
+  Result<SampleResult> graded(const Flight& flight, bool truncated, const std::stop_token& stop) const {
     const Question& q = question(flight.index);
     SampleResult r;
     r.id = q.id;
@@ -124,7 +146,7 @@ class Evaluation {
     r.answer = answer_of(q, flight.written.answer);
     if (q.grading == Grading::kSequence) r.score = sequence_score(q, flight.written.answer);
     if (q.grading == Grading::kCode) {
-      HB_ASSIGN(r.correct, grade_code(*options_.sandbox, *q.code, r.answer));
+      HB_ASSIGN(r.correct, grade_code(*options_.sandbox, *q.code, r.answer, stop));
     } else {
       r.correct = grade(q, flight.written.answer);
     }
@@ -149,6 +171,7 @@ class Evaluation {
   std::unordered_map<uint64_t, Flight> flights_;
   std::map<size_t, SampleResult> finished_;  // graded, waiting for their turn
   int64_t tokens_ = 0;
+  GradingQueue grading_{kGradingThreads};  // last: its threads read the rest
 };
 
 // Points of the most frequent answer.
@@ -177,14 +200,16 @@ Result<Prompt> question_prompt(const TextModel& text, const Question& question, 
   return chat_prompt(text, messages, render);
 }
 
+bool asks_for_code(std::span<const Question> questions) {
+  return std::ranges::any_of(questions, [](const Question& q) { return q.code != nullptr; });
+}
+
 Status check_code(std::span<const Question> questions, bool sandbox) {
-  if (sandbox) return {};
-  const auto code =
-      std::find_if(questions.begin(), questions.end(), [](const Question& q) { return q.code != nullptr; });
-  if (code == questions.end()) return {};
+  if (sandbox || !asks_for_code(questions)) return {};
+  const auto code = std::ranges::find_if(questions, [](const Question& q) { return q.code != nullptr; });
   return invalid_argument(
-      fmt::format("the question {} is answered by code, which is graded by running it in a sandbox; allow it: halfbyte "
-                  "eval --allow-code",
+      fmt::format("the question {} is answered by code, which is graded by running it in a sandbox; allow it with "
+                  "--allow-code",
                   quote(code->id)));
 }
 

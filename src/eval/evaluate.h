@@ -33,6 +33,7 @@ using OnEvalProgress = std::function<bool(int64_t done, int64_t total, int64_t t
 // The question with the messages before it.
 Result<Prompt> question_prompt(const TextModel& text, const Question& question, const ChatRenderOptions& render);
 
+bool asks_for_code(std::span<const Question> questions);
 // kInvalidArgument when a question is answered by code and nothing may run it.
 Status check_code(std::span<const Question> questions, bool sandbox);
 

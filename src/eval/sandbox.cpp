@@ -23,6 +23,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "base/file_descriptor.h"
@@ -37,8 +39,6 @@ using Descriptor = std::unique_ptr<FileDescriptor>;
 
 constexpr int64_t kMostOutput = int64_t{16} << 20;
 constexpr rlim_t kMostFileBytes = rlim_t{16} << 20;
-constexpr int64_t kMostFolderBytes = int64_t{64} << 20;
-constexpr int kMostFiles = 200;
 
 // --- Landlock; its header is younger than some distributions, and the numbers never change (linux/landlock.h) ---
 constexpr int64_t kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446;
@@ -111,19 +111,35 @@ struct Folder {
   }
 
   // Flat: the code can make no folders in it.
-  bool too_full() const {
-    int count = 0;
+  struct Content {
+    int files = 0;
     int64_t bytes = 0;
+  };
+  Content content() const {
+    Content out;
     std::error_code failure;
     for (fs::directory_iterator at(path, failure), end; !failure && at != end; at.increment(failure)) {
       std::error_code gone;
       const auto size = at->file_size(gone);
-      ++count;
-      bytes += gone ? 0 : static_cast<int64_t>(size);
+      ++out.files;
+      out.bytes += gone ? 0 : static_cast<int64_t>(size);
     }
-    return count > kMostFiles || bytes > kMostFolderBytes;
+    return out;
   }
 };
+
+// Of a process; none where /proc does not say.
+std::optional<int> thread_count(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(stat, text);
+  // Behind the name, which may hold anything: the 18th field is their number (proc(5), num_threads).
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string skipped;
+  for (int i = 0; i < 17; ++i) fields >> skipped;
+  int count = 0;
+  return fields >> count ? std::optional(count) : std::nullopt;
+}
 
 // What the child needs, made before it is: between fork and exec it may only make system calls.
 struct Child {
@@ -189,20 +205,27 @@ constexpr std::array kStages{"enter its folder",     "follow its parent", "set l
 // What came of a run that was started, until it ended or had to be ended.
 class Watch {
  public:
-  Watch(pid_t pid, int output, int status, const Folder& folder, double deadline_s)
-      : pid_(pid), output_(output), status_(status), folder_(folder), deadline_(now() + deadline_s) {}
+  Watch(pid_t pid, int output, int status, const Folder& folder, Folder::Content given, double deadline_s)
+      : pid_(pid), output_(output), status_(status), folder_(folder), given_(given), deadline_(now() + deadline_s) {}
 
-  Result<SandboxRun> finish() {
+  Result<SandboxRun> finish(const std::stop_token& stop) {
     ::fcntl(output_, F_SETFL, O_NONBLOCK);
-    int state = 0;
-    pid_t waited = 0;
-    for (int64_t round = 0; (waited = ::waitpid(pid_, &state, WNOHANG)) == 0; ++round) {
+    siginfo_t info{};
+    int waited = 0;
+    // Left unreaped, so that its number stays its group's until the group is ended.
+    for (int64_t round = 0;
+         (waited = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT)) == 0; ++round) {
+      if (info.si_pid == pid_) break;
       pollfd waiting{open_ ? output_ : -1, POLLIN, 0};
-      ::poll(&waiting, 1, round < 20 ? 2 : 10);
+      ::poll(&waiting, 1, round < 20 ? 2 : 5);
       read_output();
-      if (round % 8 == 7 && folder_.too_full()) end(SandboxRun::End::kFiles);
-      if (now() > deadline_) end(SandboxRun::End::kTime);
+      if (thread_count(pid_).value_or(0) > Sandbox::kMostThreads) end(SandboxRun::End::kThreads);
+      if (round % 16 == 15 && too_full()) end(SandboxRun::End::kFiles);
+      if (now() > deadline_ || stop.stop_requested()) end(SandboxRun::End::kTime);
     }
+    ::kill(-pid_, SIGKILL);  // where no seccomp kept it from making processes
+    int state = 0;
+    if (waited == 0) waited = ::waitpid(pid_, &state, 0);
     if (waited < 0) return refused("wait for its end");
     read_output();
     int8_t message[2] = {};
@@ -210,6 +233,7 @@ class Watch {
       errno = static_cast<uint8_t>(message[1]);
       return refused(kStages[static_cast<size_t>(message[0])]);
     }
+    if (stop.stop_requested()) return cancelled("the grading of code was stopped");
     if (ended_) return run_;
     run_.end = WIFEXITED(state) ? SandboxRun::End::kExited : SandboxRun::End::kSignalled;
     run_.code = WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state);
@@ -222,6 +246,11 @@ class Watch {
  private:
   static double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  bool too_full() const {
+    const Folder::Content now = folder_.content();
+    return now.files > given_.files + Sandbox::kMostFiles || now.bytes > given_.bytes + Sandbox::kMostFolderBytes;
   }
 
   void end(SandboxRun::End why) {
@@ -249,6 +278,7 @@ class Watch {
   pid_t pid_;
   int output_, status_;
   const Folder& folder_;
+  Folder::Content given_;  // what was there before it ran
   double deadline_;
   bool open_ = true, ended_ = false;
   SandboxRun run_;
@@ -312,6 +342,7 @@ Result<Sandbox> Sandbox::open(const SandboxOptions& options) {
   sandbox.landlock_ = landlock_version();
   const uint32_t action = SECCOMP_RET_ERRNO;
   sandbox.seccomp_ = ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0 && !seccomp_filter().empty();
+  if (!thread_count(::getpid())) return refused("count threads: /proc does not say");
   HB_TRY(sandbox.find_python(options.python));
   HB_TRY(sandbox.try_out(options.accept_weaker));
   return sandbox;
@@ -347,6 +378,7 @@ Status Sandbox::try_out(bool accept_weaker) {
   }
   found.remove_suffix(5);
   const auto open_to = [&](std::string_view letters) { return found.find_first_of(letters) != std::string_view::npos; };
+  closed_ = {.files = !open_to("rw"), .network = !open_to("n"), .processes = !open_to("ps")};
   std::string closed, open;
   for (const auto& [letters, name] :
        {std::pair("rw", "files"), std::pair("n", "network"), std::pair("ps", "processes and signals")})
@@ -367,7 +399,8 @@ Status Sandbox::try_out(bool accept_weaker) {
   return {};
 }
 
-Result<SandboxRun> Sandbox::run(const Files& files, const std::string& script, std::string_view input) const {
+Result<SandboxRun> Sandbox::run(const Files& files, const std::string& script, std::string_view input,
+                                const std::stop_token& stop) const {
   Folder folder;
   Files all = files;
   all.emplace_back("stdin", std::string(input));
@@ -409,12 +442,13 @@ Result<SandboxRun> Sandbox::run(const Files& files, const std::string& script, s
   child.status = status.write->get();
   child.ruleset = ruleset ? ruleset->get() : -1;
   child.parent = ::getpid();
+  const Folder::Content given = folder.content();
   const pid_t pid = ::fork();
   if (pid < 0) return refused("start a process");
   if (pid == 0) child.run();
   output.write.reset();
   status.write.reset();
-  return Watch(pid, output.read->get(), status.read->get(), folder, 3 * seconds_ + 5).finish();
+  return Watch(pid, output.read->get(), status.read->get(), folder, given, 3 * seconds_ + 5).finish(stop);
 }
 
 }  // namespace halfbyte

@@ -3,12 +3,14 @@
 // What holds it, by the kernel's own means and for one process that cannot make others:
 //   Landlock     no file but the system's programs and libraries and Python's (to read) and the run's folder; no TCP; from
 //                version 6 on no signals to other processes
-//   seccomp      no sockets, no new processes, no signals, no mounts, no change of modes, owners, times, limits or priorities
-//   limits       address space, processor seconds, a deadline, sizes of files and output; all capabilities dropped
+//   seccomp      a list of allowed system calls: no sockets, no new processes, no signals to others, no mounts, no change of
+//                modes, owners, times, limits or priorities, no outliving of its parent
+//   limits       address space, processor seconds, a deadline, threads, sizes of files and output; all capabilities dropped
 // It may still learn that files exist (their names and sizes, not what is in them).
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,25 +29,36 @@ struct SandboxOptions {
 };
 
 struct SandboxRun {
-  enum class End : uint8_t { kExited, kSignalled, kTime, kOutput, kFiles } end = End::kExited;
+  enum class End : uint8_t { kExited, kSignalled, kTime, kOutput, kFiles, kThreads } end = End::kExited;
   int code = 0;        // exit status or signal
   std::string output;  // stdout, at most 16 MiB; stderr is thrown away
 };
 
-// Thread-compatible; not to be used while another thread changes the process's directory or signal handlers.
+// Thread-safe, but not while another thread changes the process's directory or signal handlers.
 class Sandbox {
  public:
+  static constexpr int kMostThreads = 64;  // looked at every few milliseconds; more end the run
+  // What a run may leave in its folder, beside the files that it was given.
+  static constexpr int kMostFiles = 200;
+  static constexpr int64_t kMostFolderBytes = int64_t{64} << 20;
+
   // Asks Python where it lies, and then tries from inside to open a file, a socket and a process. kUnsupported: one of them
   // could be had and accept_weaker is not set, or the kernel refused something; kNotFound: no such Python.
   static Result<Sandbox> open(const SandboxOptions& options);
 
   // What was in force when open() tried: "landlock 7, seccomp; files, network, processes and signals closed; 10 s, 1024 MiB".
   const std::string& isolation() const { return isolation_; }
+  // What code could not have then.
+  struct Closed {
+    bool files = false, network = false, processes = false;  // processes: and signals
+  };
+  const Closed& closed() const { return closed_; }
 
   // Runs `python script` in a fresh folder that holds `files` (names and contents) and is deleted afterwards. `script` is
-  // one of them. An error is the sandbox's own, never the code's.
+  // one of them. An error is the sandbox's own, never the code's; kCancelled soon after a stop was asked for.
   using Files = std::vector<std::pair<std::string, std::string>>;
-  Result<SandboxRun> run(const Files& files, const std::string& script, std::string_view input) const;
+  Result<SandboxRun> run(const Files& files, const std::string& script, std::string_view input,
+                         const std::stop_token& stop = {}) const;
 
  private:
   Sandbox() = default;
@@ -59,6 +72,7 @@ class Sandbox {
   int landlock_ = 0;  // the kernel's version; 0: none
   bool seccomp_ = false;
   std::string isolation_;
+  Closed closed_;
 };
 
 }  // namespace halfbyte

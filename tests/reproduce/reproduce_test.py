@@ -165,6 +165,24 @@ def test_figures_belong_to_the_table(script):
     assert f"{script}.py" in (FOLDER / "README.md").read_text() and os.access(FOLDER / f"{script}.py", os.X_OK)
 
 
+def test_code_runs_only_where_it_is_allowed(tmp_path):
+    """LiveCodeBench's rows, with a model that writes a program."""
+    model = tiny_chat.write_model_that_says(tmp_path / "model", "```python\nprint(int(input()) ** 2)\n```")
+    questions = tmp_path / "lcb.jsonl"
+    questions.write_text("".join(json.dumps({"question_id": f"q{i}", "question_content": "Square it.", "starter_code": "", "metadata": "{}",
+                                             "public_test_cases": json.dumps([{"input": "3", "output": str(9 + i)}])}) + "\n" for i in range(2)))
+    arguments = ["--model", f"R1-Qwen-7B={model}", "--questions", f"LiveCodeBench={questions}", "--rows", "BF16", "--samples", 1, "--max-tokens", 8]
+    r = reproduce("reset_accuracy", *arguments, out=tmp_path / "out")
+    assert r.returncode == 1 and "not run without --allow-code: LiveCodeBench" in r.stdout and "'q0' is answered by code" in r.stderr
+    r = reproduce("reset_accuracy", *arguments, "--allow-code", out=tmp_path / "out")
+    if "no whole sandbox" in r.stderr:
+        pytest.skip(r.stderr)
+    assert r.returncode == 0 and "| BF16 | 50.00 [" in r.stdout, r.stderr
+    assert "without --allow-code" not in r.stdout
+    r = reproduce("reset_accuracy", *arguments, "--allow-code", "--weak-sandbox", "--python", "no-such-python", "--dry-run", out=tmp_path / "out")
+    assert "--allow-code --weak-sandbox --python no-such-python" in r.stdout
+
+
 def test_only_the_standard_library():
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

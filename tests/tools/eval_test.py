@@ -1,5 +1,6 @@
 """halfbyte eval from end to end, on a model that always answers 7 and now and then goes on for ever."""
 
+import contextlib
 import fcntl
 import json
 import math
@@ -340,12 +341,128 @@ def test_code_is_refused_unless_allowed(halfbyte, answerer, tmp_path):
     assert r.code == 2 and "'no-such-python': is no Python that runs" in r.err and not out.exists()
 
 
-def test_code_runs_where_it_is_allowed(halfbyte, answerer, tmp_path):
-    """The answer holds no code, so it is wrong; the sandbox was tried all the same, and the results say which."""
-    path, out = tmp_path / "code.jsonl", tmp_path / "r.jsonl"
-    path.write_text(json.dumps({"id": "c1", "task": "code", "prompt": "p", "checks": "assert True"}) + "\n")
-    r = halfbyte("eval", answerer, "--questions", path, "--allow-code", "--json", "-o", out)
-    if r.code == 2 and "no whole sandbox" in r.err:
-        pytest.skip(r.err)
-    assert r.code == 0 and json.loads(r.out)["accuracy"] == 0, r.err
-    assert json.loads(out.read_text().splitlines()[0])["sandbox"].endswith("files, network, processes and signals closed; 10 s, 1024 MiB")
+# Squares a number; a negative one not before somebody puts a file "go" into its folder. At 0 it waits for ever and tries to outlive
+# its grader.
+CODER = """```python
+import ctypes, os, time
+n = int(input())
+open("started", "w").write(f"{n} {os.getpid()}")
+while n < 0 and not os.path.exists("go"): time.sleep(.01)
+if n == 0:
+    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+    while True: time.sleep(10)
+time.sleep(.02)
+print(n * n)
+```"""
+
+
+@pytest.fixture(scope="session")
+def coder(tmp_path_factory):
+    return tiny_chat.write_model_that_says(tmp_path_factory.mktemp("coder") / "model", CODER)
+
+
+def write_programs(path, *numbers):
+    """Questions for squares; those of multiples of 5 expect something else."""
+    path.write_text("".join(json.dumps({"id": f"n{i}", "task": "squares", "prompt": f"Square {i}.", "level": 1,
+                                        "tests": [{"input": str(n), "output": str(n * n + (n % 5 == 0))}]}) + "\n" for i, n in enumerate(numbers)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def whole_sandbox(coder, tmp_path_factory):
+    """Skips where this kernel gives none."""
+    questions = write_programs(tmp_path_factory.mktemp("sandbox") / "q.jsonl", 1)
+    done = subprocess.run([BINARY, "eval", coder, "--questions", questions, "--allow-code"], capture_output=True, text=True, timeout=PATIENCE,
+                          env=clean_environment())
+    if "no whole sandbox" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+
+
+def test_code_runs_where_it_is_allowed(halfbyte, coder, whole_sandbox, tmp_path):
+    path, out = write_programs(tmp_path / "code.jsonl", 3, 4, 5, 6), tmp_path / "r.jsonl"
+    r = halfbyte("eval", coder, "--questions", path, "--allow-code", "--json", "-o", out)
+    assert r.code == 0 and json.loads(r.out)["accuracy"] == .75, r.err
+    settings, *results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert settings["sandbox"].endswith("files, network, processes and signals closed; 10 s, 1024 MiB")
+    assert [s["correct"] for s in results] == [True, True, False, True] and "print(n * n)" in results[0]["answer"]
+
+
+def test_slow_code_and_a_kill_give_the_same_file(coder, whole_sandbox, tmp_path):
+    questions = write_programs(tmp_path / "q.jsonl", *range(1, 25))
+    command = [BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--samples", "2", "--allow-code", "--json", "-o"]
+    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    first = subprocess.run([*command, whole], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
+    victim = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL, env=clean_environment())
+    while victim.poll() is None and (not killed.exists() or killed.read_bytes().count(b"\n") < 8):
+        time.sleep(0.01)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    assert 8 <= killed.read_bytes().count(b"\n") < 49, "in the middle"
+    again = subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
+    assert killed.read_bytes() == whole.read_bytes() and whole.read_bytes().count(b"\n") == 49
+    assert json.loads(again.stdout)["ci95"] == json.loads(first.stdout)["ci95"] and json.loads(first.stdout)["accuracy"] == pytest.approx(20 / 24)
+
+
+def started(process, folder, numbers):
+    """Waits until code runs for all of these numbers: {number: (its folder, its process)}."""
+    found = {}
+    while not set(numbers) <= set(found):
+        assert process.poll() is None
+        time.sleep(0.01)
+        found = {}
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError, ValueError):  # gone, or not wholly written
+                number, pid = (path / "started").read_text().split()
+                found[int(number)] = path, int(pid)
+    return found
+
+
+def test_code_that_waits_holds_no_sample_up(coder, whole_sandbox, tmp_path):
+    """The first answer's code waits until the fifth's runs."""
+    runs, out = tmp_path / "runs", tmp_path / "r.jsonl"
+    runs.mkdir()
+    questions = write_programs(tmp_path / "q.jsonl", -1, 2, 3, 4, -6, 7)
+    running = subprocess.Popen([BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--concurrent", "3", "--allow-code", "--code-seconds",
+                                "100", "-o", out],
+                               stdout=subprocess.DEVNULL, env=clean_environment(TMPDIR=str(runs)))
+    for folder, _ in started(running, runs, {-1, -6}).values():
+        (folder / "go").touch()
+    assert running.wait(timeout=PATIENCE) == 0
+    assert [json.loads(line)["correct"] for line in out.read_text().splitlines()[1:]] == [True] * 6
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_the_run(coder, whole_sandbox, tmp_path, how):
+    """Code that never ends, when Ctrl-C or a kill ends its grader."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    questions = write_programs(tmp_path / "q.jsonl", 0, 0)
+    victim = subprocess.Popen([BINARY, "eval", coder, "--questions", questions, "--allow-code", "-o", tmp_path / "r.jsonl"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, env=clean_environment(TMPDIR=str(runs)))
+    code = [pid for _, pid in started(victim, runs, {0}).values()]
+    victim.send_signal(how)
+    assert victim.wait(timeout=PATIENCE) in (130, -how)
+    for pid in code:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            while ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text():
+                time.sleep(0.01)
+    if how == signal.SIGINT:
+        assert not list(runs.iterdir())
+
+
+def test_a_sweep_grades_code(halfbyte, coder, whole_sandbox, questions, tmp_path):
+    programs, folder = write_programs(tmp_path / "programs.jsonl", 3, 5), tmp_path / "sweep"
+    sweep = ("eval", "sweep", coder, "--tasks", f"{questions},{programs}", "--plans", "bf16,f32", "--forced", "1", "-o", folder, "--json")
+    refused = halfbyte(*sweep)
+    assert refused.code == 2 and "'n0' is answered by code" in refused.err and "--allow-code" in refused.err
+    assert not list(folder.glob("*.jsonl")), "before the first task was begun"
+    refused = halfbyte(*sweep, "--allow-code", "--python", "no-such-python")
+    assert refused.code == 2 and "is no Python that runs" in refused.err and not list(folder.glob("*.jsonl"))
+    r = halfbyte(*sweep, "--allow-code")
+    assert r.code == 0, r.err
+    report = json.loads(r.out)
+    assert [plan["accuracy"]["mean"] for plan in report["tasks"][1]["plans"]] == [.5, .5]
+    assert any("ran in a sandbox: " in fact for fact in report["facts"])
+    headers = {p.name: json.loads(p.read_text().splitlines()[0]) for p in folder.glob("*.jsonl")}
+    assert "sandbox" in headers["programs.bf16.jsonl"] and "sandbox" not in headers["q.bf16.jsonl"]

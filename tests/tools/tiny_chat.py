@@ -130,6 +130,19 @@ def write_model(folder, generation=None, template=TEMPLATE, **config_changes):
     return str(folder)
 
 
+def write_model_that_says(folder, text):
+    """One that thinks "k" and then answers every message with this text, which is a token of its vocabulary."""
+    global CHAINS, VOCAB
+    chains, vocab = CHAINS, VOCAB
+    CHAINS, VOCAB = [["\n", "<think>", "k", "</think>", text, "<|im_end|>"]], VOCAB + 1
+    ADDED.append(text)
+    try:
+        return write_model(folder)
+    finally:
+        CHAINS, VOCAB = chains, vocab
+        ADDED.remove(text)
+
+
 def write_wide_model(folder):
     """So wide that writing it takes a moment; its answers mean nothing."""
     hidden, layers = 1024, 24
