@@ -1,6 +1,7 @@
-// A parallel loop is cut into one contiguous share a thread, and each share into a few pieces. A thread claims the
-// pieces of its own share in order, then whatever a thread that was not scheduled in time has left. So on an idle
-// machine each thread streams one contiguous run, and on a busy one nobody waits for a sleeping thread.
+// A parallel loop is cut into one contiguous share a thread, and each share into a few pieces: half of it, a quarter, an
+// eighth and so on. A thread claims the pieces of its own share in order, then whatever a thread that is late has left. So
+// on an idle machine each thread runs through long stretches, and on a busy one nobody waits for a sleeping thread, nor, as
+// long as it has half the speed, for a slow one.
 //
 // What remains on a busy machine are threads that lose their CPU in the middle of a piece. A model's step is hundreds of
 // loops, each as slow as its slowest thread; when waiting takes far longer than working, the caller runs alone for a while.
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -22,7 +24,7 @@
 namespace halfbyte {
 namespace {
 
-constexpr uint32_t kPiecesPerShare = 8;
+constexpr int kPiecesPerShare = 8;
 // About 50 us on a 3 GHz core: longer than the gaps between the operations of a decode step, shorter than what a
 // sleeping thread takes to wake twice.
 constexpr int kSpins = 1000;
@@ -102,15 +104,17 @@ struct ThreadPool::Impl {
     return value.load(std::memory_order_acquire);
   }
 
-  // First unit of `share`'s piece `piece`: borders depend on the loop and the thread count only.
+  // First unit of a share's piece `piece`: borders depend on the loop and the thread count only.
   int64_t border(int share, uint32_t pieces, uint32_t piece) const {
-    const int64_t begin = units * share / threads, end = units * (share + 1) / threads;
-    return begin + (end - begin) * piece / pieces;
+    const int64_t begin = units * share / threads, size = units * (share + 1) / threads - begin;
+    return begin + size - (piece < pieces ? size >> piece : 0);
   }
 
+  // As many as have a unit each.
   uint32_t pieces_of(int share) const {
     const int64_t size = units * (share + 1) / threads - units * share / threads;
-    return static_cast<uint32_t>(std::min<int64_t>(size, kPiecesPerShare));
+    return static_cast<uint32_t>(
+        std::min(static_cast<int>(std::bit_width(static_cast<uint64_t>(size))), kPiecesPerShare));
   }
 
   void run_share(int share, int thread) {

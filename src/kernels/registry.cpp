@@ -54,6 +54,7 @@ std::string missing_features(Isa isa) {
     need("avx512_vnni", cpu.avx512_vnni);
   }
   if (isa == Isa::kAmx) {
+    need("avx512_bf16", cpu.avx512_bf16);
     need("amx_tile", cpu.amx_tile);
     need("amx_bf16", cpu.amx_bf16);
     if (cpu.amx_tile) need("the operating system's permission to use AMX tiles", amx_permitted());

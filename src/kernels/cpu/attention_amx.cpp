@@ -26,19 +26,23 @@ alignas(64) constexpr uint16_t kInterleaveLow[32] = {0, 32, 1, 33, 2,  34, 3,  3
 alignas(64) constexpr uint16_t kInterleaveHigh[32] = {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
                                                       24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
 
-// x as two BF16 numbers, the second the rest that the first leaves.
-HB_ALWAYS_INLINE __m512i round_bf16(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
-  const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_GE_OQ);
-  return _mm512_mask_blend_epi32(number, _mm512_set1_epi32(0x7FC00000), rounded);
+// x as two BF16 numbers, the second the rest that the first leaves. The instruction takes a subnormal FP32 for a zero, as the
+// contract does.
+HB_ALWAYS_INLINE __m256i round_bf16(__m512 x) {
+  return __builtin_bit_cast(__m256i, _mm512_cvtneps_pbh(x));
 }
 HB_ALWAYS_INLINE void store_halves(__m512 x, std::byte* first, std::byte* second) {
-  const __m512i upper = _mm512_and_si512(round_bf16(x), _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000u)));
-  const __m512i lower = round_bf16(_mm512_sub_ps(x, _mm512_castsi512_ps(upper)));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(first), _mm512_cvtepi32_epi16(_mm512_srli_epi32(upper, 16)));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(second), _mm512_cvtepi32_epi16(_mm512_srli_epi32(lower, 16)));
+  const __m256i upper = round_bf16(x);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(first), upper);
+  const __m512 value = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(upper), 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(second), round_bf16(_mm512_sub_ps(x, value)));
+}
+// The largest of lanes none of which is NaN.
+HB_ALWAYS_INLINE float largest(__m512 v) {
+  const __m256 a = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+  return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
 // sums [kA * 16 rows][32] at `out` (row stride in floats) = over `steps` steps of 32: both halves of the rows at `a` times
@@ -240,10 +244,7 @@ class TileCall {
       _mm512_storeu_ps(s + j, score);
       m = _mm512_max_ps(score, m);  // a NaN leaves m as it is
     }
-    alignas(64) float lanes[16];
-    _mm512_store_ps(lanes, m);
-    float max = lanes[0];
-    for (const float v : lanes) max = v > max ? v : max;
+    const float max = largest(m);
     __m256 sums = _mm256_setzero_ps();
     int64_t j = 0;
     for (; j < count; j += 16) {

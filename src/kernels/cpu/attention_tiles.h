@@ -85,22 +85,54 @@ HB_ALWAYS_INLINE KeyStrip key_strip(const KvHead& head, int64_t position, int64_
           head.layout.page_tokens};
 }
 
-// Asks for the keys of 16 positions, or for the values of one: a sequence's pages lie apart, and a head's part of one is too
-// short for the hardware to see a stream in it.
+// Asks for keys, then values, a cache line a call, while others are multiplied: a sequence's pages lie apart, and a head's part
+// of one is too short for the hardware to see a stream in it. Asked for all at once they would wait for each other, and the
+// arithmetic for them.
 template <KvFormat kFormat>
-HB_ALWAYS_INLINE void prefetch_keys(const KvHead& head, int64_t position) {
-  const int64_t unit_bytes = key_unit_bytes(kFormat);
-  const int64_t row = head.layout.page_tokens * unit_bytes;
-  const std::byte* at = head.keys(position) + (position & head.mask) * unit_bytes;
-  const std::byte* end = at + row * (head.layout.head_dim / kv_unit(kFormat));
-  for (; at < end; at += row < 64 ? 64 : row) _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-}
-template <KvFormat kFormat>
-HB_ALWAYS_INLINE void prefetch_values(const KvHead& head, int64_t position) {
-  const int64_t row = kv_element_bytes(kFormat, head.layout.head_dim);
-  const std::byte* at = head.values(position) + (position & head.mask) * row;
-  for (int64_t i = 0; i < row; i += 64) _mm_prefetch(reinterpret_cast<const char*>(at + i), _MM_HINT_T0);
-}
+class LinesAhead {
+ public:
+  // Keys of [keys, keys_end), then values of [values, values_end).
+  HB_ALWAYS_INLINE LinesAhead(const KvHead& head, int64_t keys, int64_t keys_end, int64_t values, int64_t values_end)
+      : head_(head), keys_(keys), keys_end_(keys_end), values_(values), values_end_(values_end) {}
+
+  HB_ALWAYS_INLINE void operator()() {
+    if (lines_ == 0 && !next_run()) return;
+    _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T1);
+    at_ += step_;
+    --lines_;
+  }
+  HB_ALWAYS_INLINE void all() {
+    while (lines_ > 0 || next_run()) (*this)();
+  }
+
+ private:
+  // Keys of 16 positions, or the values of one.
+  HB_ALWAYS_INLINE bool next_run() {
+    if (keys_ < keys_end_) {
+      const int64_t unit_bytes = key_unit_bytes(kFormat), row = head_.layout.page_tokens * unit_bytes;
+      const int64_t units = head_.layout.head_dim / kv_unit(kFormat);
+      at_ = head_.keys(keys_) + (keys_ & head_.mask) * unit_bytes;
+      step_ = row < 64 ? 64 : row;
+      lines_ = (row * units + step_ - 1) / step_;
+      keys_ += 16;
+      return true;
+    }
+    if (values_ < values_end_) {
+      const int64_t row = kv_element_bytes(kFormat, head_.layout.head_dim);
+      at_ = head_.values(values_) + (values_ & head_.mask) * row;
+      step_ = 64;
+      lines_ = (row + 63) / 64;
+      ++values_;
+      return true;
+    }
+    return false;
+  }
+
+  const KvHead& head_;
+  int64_t keys_, keys_end_, values_, values_end_;
+  const std::byte* at_ = nullptr;
+  int64_t step_ = 0, lines_ = 0;
+};
 
 // Tiles of 4 vectors of positions; a row of a tile is a channel (keys) or a position (values).
 template <class V>
@@ -108,6 +140,7 @@ struct AttentionTiles {
   using Floats = typename V::Floats;
   static constexpr int64_t kWidth = V::kWidth;
   static constexpr int64_t kTile = 4 * kWidth;
+  static constexpr int kLinesAStep = kWidth / 8;  // asked for beside a step of the products: enough for the next tile
   static_assert(kTile <= kAttentionTile && kAttentionCut % kTile == 0);
 
   // out[d][kTile] for 16 positions.
@@ -203,9 +236,9 @@ struct AttentionTiles {
   }
 
   // Scores of kRows query rows and kVectors vectors of positions.
-  template <int kRows, int kVectors>
+  template <int kRows, int kVectors, class Ahead>
   static HB_ALWAYS_INLINE void score_block(const float* q, int64_t q_stride, const float* keys, int64_t head_dim,
-                                           float scale, float* out) {
+                                           float scale, float* out, Ahead& ahead) {
     // The fold 4, 2, 1 of partial sums 0 .. 7, taken in this order, adds each to a neighbour that waits for it.
     constexpr int64_t kOrder[8] = {0, 4, 2, 6, 1, 5, 3, 7};
     alignas(64) float waiting[3][kRows * kVectors * kWidth];
@@ -215,6 +248,7 @@ struct AttentionTiles {
         for (Floats& s : row) s = V::zero();
       }
       for (int64_t d = kOrder[step]; d < head_dim; d += 8) {
+        for (int i = 0; i < kLinesAStep; ++i) ahead();
         multiply_add<kRows, kVectors>(q + d, q_stride, keys + d * kTile, sums);
       }
       int level = 0;
@@ -254,35 +288,39 @@ struct AttentionTiles {
     }
   }
 
-  template <int kRows>
-  static void score_rows(const float* q, int64_t q_stride, const float* keys, int64_t head_dim, float scale,
-                         float* out) {
+  template <int kRows, class Ahead>
+  static void score_rows(const float* q, int64_t q_stride, const float* keys, int64_t head_dim, float scale, float* out,
+                         Ahead& ahead) {
     constexpr int kVectors = V::template vectors<kRows>();
     for (int v = 0; v < 4; v += kVectors)
-      score_block<kRows, kVectors>(q, q_stride, keys + v * kWidth, head_dim, scale, out + v * kWidth);
+      score_block<kRows, kVectors>(q, q_stride, keys + v * kWidth, head_dim, scale, out + v * kWidth, ahead);
   }
 
   // o[r][d] += sum of p[r][j] * values[j][d], j ascending; from zero if `first`.
-  template <int kRows, int kVectors>
+  template <int kRows, int kVectors, class Ahead>
   static HB_ALWAYS_INLINE void value_block(const float* p, const float* values, int64_t stride, int64_t count,
-                                           bool first, float* o) {
+                                           bool first, float* o, Ahead& ahead) {
     Floats sums[kRows][kVectors];
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = first ? V::zero() : V::load(o + r * stride + v * kWidth);
     }
-    for (int64_t j = 0; j < count; ++j) multiply_add<kRows, kVectors>(p + j, kAttentionCut, values + j * stride, sums);
+    for (int64_t j = 0; j < count; ++j) {
+      for (int i = 0; i < kLinesAStep; ++i) ahead();
+      multiply_add<kRows, kVectors>(p + j, kAttentionCut, values + j * stride, sums);
+    }
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) V::store(o + r * stride + v * kWidth, sums[r][v]);
     }
   }
 
-  template <int kRows>
-  static void value_rows(const float* p, const float* values, int64_t stride, int64_t count, bool first, float* o) {
+  template <int kRows, class Ahead>
+  static void value_rows(const float* p, const float* values, int64_t stride, int64_t count, bool first, float* o,
+                         Ahead& ahead) {
     constexpr int kMany = V::template vectors<kRows>() * (kRows == 1 ? 2 : 1), kFew = 16 / kWidth;
     int64_t d = 0;
     for (; d + kMany * kWidth <= stride; d += kMany * kWidth)
-      value_block<kRows, kMany>(p, values + d, stride, count, first, o + d);
-    for (; d < stride; d += kFew * kWidth) value_block<kRows, kFew>(p, values + d, stride, count, first, o + d);
+      value_block<kRows, kMany>(p, values + d, stride, count, first, o + d, ahead);
+    for (; d < stride; d += kFew * kWidth) value_block<kRows, kFew>(p, values + d, stride, count, first, o + d, ahead);
   }
 };
 
@@ -329,7 +367,6 @@ HB_ALWAYS_INLINE void for_row_runs(int64_t first, int64_t end, Body&& body) {
 // One call's query rows and scratch. Row r is head r % group of the query at position + r / group.
 template <class V, KvFormat kFormat>
 struct AttentionCall {
-  static constexpr int64_t kValuesAhead = 16;
   using Tiles = AttentionTiles<V>;
   KvHead head;
   AttentionRows rows;
@@ -370,48 +407,50 @@ struct AttentionCall {
   // Fills cut, cut_m and cut_l of rows [first, query_rows), which all see some of the cut.
   void attend_cut(int64_t begin, int64_t first) {
     const int64_t most = seen(query_rows - 1, begin), last = begin + most - 1, head_dim = head.layout.head_dim;
-    prefetch_keys<kFormat>(head, begin);
-    if (16 < most) prefetch_keys<kFormat>(head, begin + 16);
-    for (int64_t i = 0; i < most && i < kValuesAhead; ++i) prefetch_values<kFormat>(head, begin + i);
+    // Pages of fewer positions than a strip: nothing is asked for.
+    const int64_t end = head.layout.page_tokens < 16 ? begin : begin + most;
+    const auto before = [end](int64_t position) HB_INLINE_LAMBDA { return position < end ? position : end; };
+    LinesAhead<kFormat>(head, begin, before(begin + Tiles::kTile), 0, 0).all();
     for (int64_t j = 0; j < most; j += Tiles::kTile) {
-      for (int64_t i = 0; i < Tiles::kTile && j + i < most; i += 16) {
-        if (j + i + 32 < most) prefetch_keys<kFormat>(head, begin + j + i + 32);
+      for (int64_t i = 0; i < Tiles::kTile && j + i < most; i += 16)
         Tiles::template convert_keys<kFormat>(key_strip<kFormat>(head, begin + j + i, last, strip), head_dim,
                                               head.key_scale, tile + i);
-      }
+      const int64_t next = begin + j + Tiles::kTile;
+      const int64_t values_end = next < begin + most ? begin : before(begin + Tiles::kTile);
+      LinesAhead<kFormat> ahead(head, before(next), before(next + Tiles::kTile), begin, values_end);
       for_row_runs(first, query_rows, [&](auto count, int64_t r) HB_INLINE_LAMBDA {
         Tiles::template score_rows<count>(q + r * stride, stride, tile, head_dim, rows.scale,
-                                          scores + r * kAttentionCut + j);
+                                          scores + r * kAttentionCut + j, ahead);
       });
     }
     for (int64_t r = first; r < query_rows; ++r)
       V::softmax(scores + r * kAttentionCut, seen(r, begin), cut_m + r, cut_l + r);
     for (int64_t j = 0; j < most; j += Tiles::kTile) {
       const int64_t positions = most - j < Tiles::kTile ? most - j : Tiles::kTile;
-      for (int64_t i = 0; i < positions; ++i) {
-        if (j + i + kValuesAhead < most) prefetch_values<kFormat>(head, begin + j + i + kValuesAhead);
+      for (int64_t i = 0; i < positions; ++i)
         Tiles::template convert_values<kFormat>(head, begin + j + i, tile + i * stride);
-      }
+      const int64_t next = begin + j + Tiles::kTile;
+      LinesAhead<kFormat> ahead(head, 0, 0, before(next), before(next + Tiles::kTile));
       for_row_runs(first, query_rows,
-                   [&](auto count, int64_t r) HB_INLINE_LAMBDA { add_values<count>(begin, j, positions, r); });
+                   [&](auto count, int64_t r) HB_INLINE_LAMBDA { add_values<count>(begin, j, positions, r, ahead); });
     }
   }
 
   // The tile of values at j for kRows rows; a later row sees no fewer positions than the first.
   template <int kRows>
-  void add_values(int64_t begin, int64_t j, int64_t positions, int64_t r) {
+  void add_values(int64_t begin, int64_t j, int64_t positions, int64_t r, LinesAhead<kFormat>& ahead) {
     const auto of_tile = [&](int64_t row) HB_INLINE_LAMBDA {
       const int64_t left = seen(row, begin) - j;
       return left < 0 ? 0 : left < positions ? left : positions;
     };
     const int64_t common = of_tile(r);
     const float* p = scores + r * kAttentionCut + j;
-    Tiles::template value_rows<kRows>(p, tile, stride, common, j == 0, cut + r * stride);
+    Tiles::template value_rows<kRows>(p, tile, stride, common, j == 0, cut + r * stride, ahead);
     for (int64_t i = 1; i < kRows; ++i) {
       const int64_t more = of_tile(r + i) - common;
       if (more > 0)
         Tiles::template value_rows<1>(p + i * kAttentionCut + common, tile + common * stride, stride, more,
-                                      /*first=*/false, cut + (r + i) * stride);
+                                      /*first=*/false, cut + (r + i) * stride, ahead);
     }
   }
 

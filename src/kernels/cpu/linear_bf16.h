@@ -39,7 +39,9 @@ struct LinearPlain {
   using Sums = typename Isa::Sums;  // the 32 partial sums
   static constexpr bool kBf16 = kFormat == WeightFormat::kBF16;
   static constexpr int64_t kMaxTokens = 8;
-  static constexpr int64_t kPrefetchBytes = 2048;
+  // Ahead of their use: of several tokens' weights, and of a single one's, which waits for memory only, into the first- and
+  // the second-level cache.
+  static constexpr int64_t kPrefetchBytes = 2048, kNearBytes = 1152, kFarBytes = 4608;
 
   static HB_ALWAYS_INLINE float weight_value(const Weight* w) {
     if constexpr (kFp8) return kHalfE4M3.of[*w] * 0x1p-7f;
@@ -62,7 +64,7 @@ struct LinearPlain {
     return lanes[0];
   }
 
-  // kRows weight rows against kTokens activation rows, all sums in registers.
+  // kRows weight rows, `w_stride` apart, against kTokens activation rows, all sums in registers.
   template <int kRows, int kTokens>
   static HB_ALWAYS_INLINE void dots(const Weight* w, int64_t w_stride, const float* x, int64_t x_stride, int64_t k,
                                     float (&out)[kRows][kTokens]) {
@@ -75,7 +77,13 @@ struct LinearPlain {
       for (int r = 0; r < kRows; ++r) {
         const Weight* at = w + r * w_stride + i;
         for (size_t line = 0; line < kRun * sizeof(Weight); line += 64) {
-          __builtin_prefetch(reinterpret_cast<const char*>(at) + kPrefetchBytes + line);
+          const char* ahead = reinterpret_cast<const char*>(at) + line;
+          if constexpr (kTokens > 1) {
+            _mm_prefetch(ahead + kPrefetchBytes, _MM_HINT_T0);
+          } else {
+            _mm_prefetch(ahead + kNearBytes, _MM_HINT_T0);
+            _mm_prefetch(ahead + kFarBytes, _MM_HINT_T1);
+          }
         }
         const Sums values = Isa::widen(at);
         for (int t = 0; t < kTokens; ++t) Isa::multiply_add(x + t * x_stride + i, values, sums[r][t]);
@@ -98,37 +106,41 @@ struct LinearPlain {
     call.y[m * call.ldy + r] = call.bias != nullptr ? dot + call.bias[r] : dot;
   }
 
-  // Weight row r against tokens m on, kTokens at a time as long as there are so many; then m is behind them.
-  template <int kTokens>
-  static HB_ALWAYS_INLINE void row(const LinearCall& call, int64_t r, int64_t& m) {
+  // kRows weight rows, `apart` rows from one to the next, against tokens [m, m + kTokens).
+  template <int kRows, int kTokens>
+  static HB_ALWAYS_INLINE void rows_at(const LinearCall& call, int64_t r, int64_t apart, int64_t m) {
     const int64_t w_stride = weight_stride<Weight>(call.k), x_stride = activation_stride(call.k);
     const auto* w = reinterpret_cast<const Weight*>(call.packed) + r * w_stride;
-    const auto* x = reinterpret_cast<const float*>(call.activations);
-    for (; m + kTokens <= call.rows; m += kTokens) {
-      float out[1][kTokens];
-      dots<1, kTokens>(w, w_stride, x + m * x_stride, x_stride, call.k, out);
-      for (int t = 0; t < kTokens; ++t) store(call, m + t, r, out[0][t]);
+    const auto* x = reinterpret_cast<const float*>(call.activations) + m * x_stride;
+    float out[kRows][kTokens];
+    dots<kRows, kTokens>(w, apart * w_stride, x, x_stride, call.k, out);
+    for (int i = 0; i < kRows; ++i) {
+      for (int t = 0; t < kTokens; ++t) store(call, m + t, r + i * apart, out[i][t]);
     }
   }
 
+  // One token: two rows at a time, for enough sums that do not wait for each other. They lie far apart, so that each is a
+  // stream of memory of its own and what is asked for ahead is not what the other reads now.
+  static HB_ALWAYS_INLINE void one_token(const LinearCall& call) {
+    const int64_t part = (call.n_end - call.n_begin) / 2;
+    for (int64_t r = call.n_begin; r < call.n_begin + part; ++r) rows_at<2, 1>(call, r, part, 0);
+    for (int64_t r = call.n_begin + 2 * part; r < call.n_end; ++r) rows_at<1, 1>(call, r, 0, 0);
+  }
+
+  // Weight row r against tokens m on, kTokens at a time as long as there are so many; then m is behind them.
+  template <int kTokens>
+  static HB_ALWAYS_INLINE void tokens(const LinearCall& call, int64_t r, int64_t& m) {
+    for (; m + kTokens <= call.rows; m += kTokens) rows_at<1, kTokens>(call, r, 0, m);
+  }
+
   static void run(const LinearCall& call) {
-    int64_t r = call.n_begin;
-    if (call.rows == 1) {
-      const int64_t w_stride = weight_stride<Weight>(call.k), x_stride = activation_stride(call.k);
-      const auto* w = reinterpret_cast<const Weight*>(call.packed);
-      for (; r + 2 <= call.n_end; r += 2) {
-        float out[2][1];
-        dots<2, 1>(w + r * w_stride, w_stride, reinterpret_cast<const float*>(call.activations), x_stride, call.k, out);
-        store(call, 0, r, out[0][0]);
-        store(call, 0, r + 1, out[1][0]);
-      }
-    }
-    for (; r < call.n_end; ++r) {
+    if (call.rows == 1) return one_token(call);
+    for (int64_t r = call.n_begin; r < call.n_end; ++r) {
       int64_t m = 0;
-      if constexpr (Isa::kTokens >= 8) row<8>(call, r, m);
-      if constexpr (Isa::kTokens >= 4) row<4>(call, r, m);
-      row<2>(call, r, m);
-      row<1>(call, r, m);
+      if constexpr (Isa::kTokens >= 8) tokens<8>(call, r, m);
+      if constexpr (Isa::kTokens >= 4) tokens<4>(call, r, m);
+      tokens<2>(call, r, m);
+      tokens<1>(call, r, m);
     }
   }
 

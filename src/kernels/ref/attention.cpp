@@ -68,8 +68,8 @@ template <class Y>
 float add_tile_step(float acc, const float* x, const Y& y) {
   float halves[2][32];
   for (int i = 0; i < 32; ++i) {
-    halves[0][i] = BF16::round(x[i]);
-    halves[1][i] = BF16::round(x[i] - halves[0][i]);
+    halves[0][i] = BF16::round(flush(x[i]));
+    halves[1][i] = BF16::round(flush(x[i] - halves[0][i]));
   }
   for (const auto& half : halves) {
     float sums[2] = {0.0f, 0.0f};

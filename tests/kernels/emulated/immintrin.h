@@ -159,6 +159,17 @@ inline __m256i cvtepi32_epi16(__m512i a) {
   const I32 x = as<I32>(a);
   return make<Lanes<int16_t, 16>, __m256i>([&](int i) { return x.v[i]; });
 }
+inline float flush(float v) {
+  return std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : v;
+}
+inline __m256i cvtneps_pbh(__m512 a) {
+  const F32 x = as<F32>(a);
+  return make<Lanes<uint16_t, 16>, __m256i>([&](int i) {
+    const auto bits = std::bit_cast<uint32_t>(flush(x.v[i]));
+    if (std::isnan(x.v[i])) return static_cast<uint16_t>(bits >> 16 | 0x40);
+    return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  });
+}
 template <class V>
 inline V load(const void* p) {
   V v;
@@ -292,9 +303,6 @@ inline void tile_stored(int tile, void* base, int64_t stride) {
   for (int r = 0; r < t.rows[tile]; ++r)
     std::memcpy(static_cast<char*>(base) + r * stride, t.data[tile][r], t.row_bytes[tile]);
 }
-inline float flush(float v) {
-  return std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : v;
-}
 inline float bf16(const uint8_t* p) {
   return flush(std::bit_cast<float>(static_cast<uint32_t>(p[0] | p[1] << 8) << 16));
 }
@@ -345,6 +353,7 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #define _mm512_cmpgt_epu32_mask hb_emulated::cmpgt_epu32
 #undef _mm512_cmp_ps_mask
 #define _mm512_cmp_ps_mask hb_emulated::cmp_ps_mask
+#define _mm512_cvtneps_pbh hb_emulated::cvtneps_pbh
 #define _mm512_cvtepi32_epi16 hb_emulated::cvtepi32_epi16
 #define _mm512_cvtepi32_ps hb_emulated::cvtepi32_ps
 #define _mm512_cvtepi8_epi32 hb_emulated::cvtepi8_epi32
