@@ -39,7 +39,7 @@ class Diagnostics(Reproduction):
                    "--samples", str(self.samples(benchmark)), "--seed", str(t.seed), "--max-tokens", str(o.max_tokens), "--device", o.device,
                    "--json", "-o", str(folder), *self.optional(benchmark)]
         tokens = len(plans) * self.asked(benchmark) * self.samples(benchmark) * o.max_tokens
-        return Step(f"sweep, {benchmark}, {model}", command, self.path("sweep", benchmark, model, kind="record"), tokens, (self.questions[benchmark],))
+        return Step(f"sweep, {benchmark}, {model}", command, self.models[model], self.path("sweep", benchmark, model, kind="record"), tokens, (self.questions[benchmark],))
 
     def steps(self):
         return [self.sweep(benchmark, model) for model in self.models for benchmark in self.questions]

@@ -23,7 +23,7 @@ class Perplexities(Reproduction):
         text = self.questions[benchmark]
         command = [self.binary, "eval", self.models[model], "--task", "perplexity", "--text", text, *self.rows[row].arguments, "--device",
                    self.options.device, "--json"]
-        return Step(f"{row}, {benchmark}, {model}", command, self.path(row, benchmark, model, kind="record"), 0, (text,))
+        return Step(f"{row}, {benchmark}, {model}", command, self.models[model], self.path(row, benchmark, model, kind="record"), 0, (text,))
 
     def cell(self, row, benchmark, model):
         at, paper = (row, benchmark, model), self.table.figures[row, benchmark][list(self.table.models).index(model)]

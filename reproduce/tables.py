@@ -54,6 +54,7 @@ class Table:
 class Step:
     label: str
     command: list
+    model: str              # its path
     record: pathlib.Path    # where the command and what it printed are kept
     tokens: int = 0         # the most that it may generate
     inputs: tuple = ()      # files that the result depends on
@@ -80,40 +81,76 @@ def file_part(text):
     return "".join(c if c.isalnum() or c in "-." else "-" for c in text)
 
 
-def fingerprint(step):
-    """The command and the files it reads: what a kept result must match."""
-    digest = hashlib.sha256()
-    for path in step.inputs:
-        digest.update(pathlib.Path(path).read_bytes())
-    return {"command": step.command[1:], "inputs": digest.hexdigest()}
+def digest_of(paths):
+    """Of small files wholly; of large ones (weights) their size, their first and their last 64 KiB."""
+    digest, end = hashlib.sha256(), 1 << 16
+    for path in paths:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size} ".encode())
+        with open(path, "rb") as file:
+            if size <= 32 * end:
+                digest.update(file.read())
+            else:
+                digest.update(file.read(end))
+                file.seek(-end, os.SEEK_END)
+                digest.update(file.read())
+    return digest.hexdigest()
 
 
-def kept(step):
-    """What the step printed when it ran before, or None."""
+def model_digest(path):
+    """Of a model's file, or of the files of its folder."""
+    path = pathlib.Path(path)
+    return digest_of(sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path])
+
+
+def version_of(binary):
+    """"halfbyte 0.1.0 (commit 378a1ee, ...)"."""
     try:
-        record = json.loads(step.record.read_text())
-    except (OSError, ValueError):
-        return None
-    return record["output"] if record.get("of") == fingerprint(step) else None
+        said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError) as e:
+        raise Failure(f"{binary} does not run: {e}") from e
+    return said[0] if said else ""
+
+
+def made_of(step):
+    """What a kept result must match: the command, the files it reads, the model and the binary."""
+    inputs = hashlib.sha256()
+    for path in step.inputs:
+        inputs.update(pathlib.Path(path).read_bytes())
+    return {"command": step.command[1:], "inputs": inputs.hexdigest(), "halfbyte": version_of(step.command[0]), "model": model_digest(step.model)}
 
 
 def run(step):
     """Runs a step that has not been run; halfbyte itself goes on where a stopped one ended. Its progress goes to the terminal."""
-    before = kept(step)
-    if before is not None:
+    of, before = made_of(step), None
+    try:
+        before = json.loads(step.record.read_text())
+    except (OSError, ValueError):
+        pass
+    if before and before["of"] == of and before["output"] is not None:
         print(f"have  {step.label}", flush=True)
-        return before
+        return before["output"]
+    for what in ("halfbyte", "model"):
+        # What is there, or half there, must not be mixed with what another would say.
+        if before and before["of"].get(what) != of[what]:
+            raise Failure(f"{step.record}: its results were made by another {what} ({before['of'].get(what)}, now {of[what]}); name another --out")
     print(f"run   {step.label}", flush=True)
-    step.record.parent.mkdir(parents=True, exist_ok=True)
+    keep(step, of, None)
     done = subprocess.run(step.command, stdout=subprocess.PIPE, stderr=None if sys.stderr.isatty() else subprocess.PIPE, text=True)
     if done.returncode != 0:
         said = (done.stderr or "").strip().splitlines()
         raise Failure(said[-1] if said else f"halfbyte ended with code {done.returncode}")
     output = json.loads(done.stdout)
-    partial = step.record.with_name(step.record.name + ".partial")
-    partial.write_text(json.dumps({"of": fingerprint(step), "output": output}, indent=1))
-    partial.replace(step.record)
+    keep(step, of, output)
     return output
+
+
+def keep(step, of, output):
+    """The record of a step: what it is made of, and what it printed, None while it runs."""
+    step.record.parent.mkdir(parents=True, exist_ok=True)
+    partial = step.record.with_name(step.record.name + ".partial")
+    partial.write_text(json.dumps({"of": of, "output": output}, indent=1))
+    partial.replace(step.record)
 
 
 def pairs(values, allowed, flag):
@@ -192,7 +229,7 @@ class Reproduction:
     def calibration(self, model):
         return Step(f"tau0 of {model}", [self.binary, "calibrate", "reset", self.models[model], "--prompts", self.options.prompts, "--plan",
                     "w4a4", "--seed", "42", "--device", self.options.device, "--json", "-o", str(self.path("plan", model, kind="json"))],
-                    self.path("calibration", model, kind="record"), inputs=(self.options.prompts,))
+                    self.models[model], self.path("calibration", model, kind="record"), inputs=(self.options.prompts,))
 
     def evaluation(self, row, benchmark, model, extra=()):
         t, o = self.table, self.options
@@ -200,7 +237,7 @@ class Reproduction:
         command = [self.binary, "eval", self.models[model], "--questions", self.questions[benchmark], *self.sampling(row),
                    *self.rows[row].arguments, *extra, "--samples", str(self.samples(benchmark)), "--seed", str(t.seed),
                    "--max-tokens", str(o.max_tokens), "--device", o.device, "--json", "-o", results, *self.optional(benchmark)]
-        return Step(f"{row}, {benchmark}, {model}", command, self.path(row, benchmark, model, kind="record"),
+        return Step(f"{row}, {benchmark}, {model}", command, self.models[model], self.path(row, benchmark, model, kind="record"),
                     self.asked(benchmark) * self.samples(benchmark) * o.max_tokens, (self.questions[benchmark],))
 
     def optional(self, benchmark):

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/quote.h"
+#include "base/utf8.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -47,17 +48,48 @@ Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<
   if (flags.choices == "generate") return std::optional<ChoiceForm>();
   if (flags.choices != "text" && flags.choices != "letter")
     return invalid_argument(fmt::format("--choices is {}, expected generate, text or letter", quote(flags.choices)));
-  if (flags.samples != 1) return invalid_argument("--choices: a likelihood is no draw; leave out --samples");
-  if (!flags.prompt_suffix.empty() || flags.length.marker_penalty || flags.length.stop_on_loop)
-    return invalid_argument(fmt::format(
-        "--choices {}: nothing is generated; leave out --prompt-suffix, --marker-penalty and --stop-on-loop",
-        flags.choices));
+  const PolicyOptions& policy = flags.policy;
+  for (const auto& [given, flag] :
+       {std::pair(flags.samples != 1, "--samples"), std::pair(flags.seed != 0, "--seed"),
+        std::pair(flags.temperature.has_value(), "--temperature"), std::pair(flags.top_p.has_value(), "--top-p"),
+        std::pair(flags.top_k.has_value(), "--top-k"), std::pair(flags.min_p.has_value(), "--min-p"),
+        std::pair(policy.rule != "fixed", "--policy"),
+        std::pair(policy.t_low || policy.t_high || policy.tau0 || policy.window || policy.include_current,
+                  "the --reset- flags"),
+        std::pair(flags.length.marker_penalty.has_value(), "--marker-penalty"),
+        std::pair(flags.length.stop_on_loop, "--stop-on-loop"),
+        std::pair(flags.max_tokens != kEvalTokens, "--max-tokens"), std::pair(flags.keep_tokens, "--keep-tokens"),
+        std::pair(!flags.prompt_suffix.empty(), "--prompt-suffix"), std::pair(!flags.system.empty(), "--system"),
+        std::pair(!flags.think, "--no-think")}) {
+    if (given)
+      return invalid_argument(
+          fmt::format("--choices {}: nothing is drawn or generated and no chat template is used; leave out {}",
+                      flags.choices, flag));
+  }
   const auto other = std::ranges::find_if(questions, [](const Question& q) { return q.grading != Grading::kChoice; });
   if (other != questions.end()) {
     return invalid_argument(fmt::format("--choices {}: the question {} has no choices to score; leave out --choices",
                                         flags.choices, quote(other->id)));
   }
   return std::optional(flags.choices == "text" ? ChoiceForm::kText : ChoiceForm::kLetter);
+}
+
+// --prompt-suffix and --system, into the questions.
+Status change_prompts(const EvalFlags& flags, std::vector<Question>& questions) {
+  for (const auto& [flag, text] :
+       {std::pair("--prompt-suffix", &flags.prompt_suffix), std::pair("--system", &flags.system)}) {
+    if (const auto at = find_invalid_utf8(*text))
+      return invalid_argument(fmt::format("{} is not UTF-8 at byte {}", flag, *at));
+  }
+  for (Question& q : questions) {
+    if (!flags.prompt_suffix.empty()) q.prompt += "\n\n" + flags.prompt_suffix;
+    if (flags.system.empty()) continue;
+    if (!q.before.empty() && q.before.front().role == "system")
+      return invalid_argument(
+          fmt::format("--system: the question {} has a system message of its own; leave it out", quote(q.id)));
+    q.before.insert(q.before.begin(), {"system", flags.system});
+  }
+  return {};
 }
 
 // Tokens of the longest prompt with its answer.
@@ -86,6 +118,7 @@ void add_answer_flags(Flags& flags, EvalFlags& o) {
   flags.option("--min-p", o.min_p, "Instead of the model's; 0: off")->check(CLI::Range(0.0, 1.0));
   flags.option("--prompt-suffix", o.prompt_suffix,
                "Put a blank line and this behind every question, e.g. \"Be concise.\"");
+  flags.text("--system", o.system, "System message before every question");
   add_policy_flags(flags, o.policy);
   add_length_flags(flags, o.length);
   flags.option("--max-tokens", o.max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
@@ -125,8 +158,7 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   HB_ASSIGN(ChosenQuestions chosen, choose_questions(flags.questions, path));
   setup.questions_path = std::move(chosen.path);
   setup.questions = std::move(chosen.questions);
-  if (!flags.prompt_suffix.empty())
-    for (Question& q : setup.questions) q.prompt += "\n\n" + flags.prompt_suffix;
+  HB_TRY(change_prompts(flags, setup.questions));
   setup.task = setup.questions.front().task;
   HB_ASSIGN(setup.form, choice_form(flags, setup.questions));
   HB_ASSIGN(setup.sandbox, code_sandbox(flags, setup.questions, std::move(sandbox)));
@@ -151,25 +183,6 @@ std::string policy_json(const TemperaturePolicy& p) {
   return out.dump();
 }
 
-// FNV-1a over what is asked and what counts as right: results are of these questions, whatever their file is called.
-uint64_t fingerprint(std::span<const Question> questions) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    hash = (hash ^ 0xFFu) * 0x100000001b3u;  // ends a text: no UTF-8 holds it
-  };
-  for (const Question& q : questions) {
-    add(q.id);
-    add(q.prompt);
-    add(q.answer);
-    for (const QuestionTurn& turn : q.before) add(turn.content);
-    if (!q.code) continue;
-    for (const std::string& part : {q.code->before, q.code->checks, q.code->function}) add(part);
-    for (const CodeTests::Test& test : q.code->tests) add(test.input), add(test.output);
-  }
-  return hash;
-}
-
 std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   const SamplingParams& s = setup.options.sampling;
   Json out{{"halfbyte_eval", 2},
@@ -192,6 +205,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"think", flags.think}};
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
   if (!flags.prompt_suffix.empty()) out["prompt_suffix"] = flags.prompt_suffix;
+  if (!flags.system.empty()) out["system"] = flags.system;
   if (s.marker_penalty != 0) out["marker_penalty"] = s.marker_penalty;
   if (flags.length.stop_on_loop) out["stop_on_loop"] = true;
   if (flags.keep_tokens) out["keep_tokens"] = true;

@@ -18,13 +18,15 @@
 
 namespace halfbyte::tools {
 
+inline constexpr const char* kEvalTokens = "1K";  // of an answer, where nothing else is said
+
 struct EvalFlags {
   ModelOptions model;
   PolicyOptions policy;
   LengthOptions length;
   QuestionOptions questions;
-  std::string prompt_suffix;
-  std::string out, max_tokens = "1K";
+  std::string prompt_suffix, system;
+  std::string out, max_tokens = kEvalTokens;
   std::string text, window = "2K";   // of a perplexity
   std::string choices = "generate";  // how multiple choice is answered: generate, text or letter
   int samples = 1, concurrent = 16;

@@ -16,6 +16,9 @@
 namespace halfbyte::tools {
 namespace {
 
+// Of the reference's logits that are kept while the plans are compared with them.
+constexpr size_t kScoreBytes = size_t{1} << 30;
+
 struct SweepFlags {
   EvalFlags eval;
   std::string plans = "bf16,w4a16,w4a8,w4a4", tasks, folder, title;
@@ -184,6 +187,9 @@ class Sweep {
     report.tasks.push_back({title_of(task, reference), {}});
     results_.emplace_back();
     forced_.emplace_back();
+    HB_ASSIGN(const std::vector<Text> forced, texts_of(reference, texts.results->results()));
+    ReferenceScores scores([&](size_t i) { return score_text(*reference.engine, forced[i].tokens, forced[i].prompt); },
+                           kScoreBytes);
     for (const Variant& variant : variants) {
       PlanResult row;
       row.plan = variant.name;
@@ -199,11 +205,12 @@ class Sweep {
         own = run.results->results();
         HB_ASSIGN(row.versus, compare_results(texts.results->results(), own));
       }
+      note_sampling(variant, setup ? *setup : reference);
       row.own = summarise(own, flags_.eval.samples);
       for (const SampleResult& r : own) row.lengths.push_back(r.reasoning_tokens);
       std::vector<ForcedToken> tokens;
       if (flags_.forced > 0) {
-        HB_TRY(force(reference, setup ? *setup : reference, texts.results->results(), tokens));
+        HB_TRY(force(reference, setup ? &*setup : nullptr, forced, scores, tokens));
         summarise_texts(tokens, row);
       }
       report.tasks.back().plans.push_back(std::move(row));
@@ -215,25 +222,54 @@ class Sweep {
 
   std::string label(const Task& task, const Variant& variant) const { return task.name + " " + variant.name; }
 
-  // The first sample of the first questions, with the reference's own tokens.
-  Status force(EvalSetup& reference, EvalSetup& plan, std::span<const SampleResult> texts,
-               std::vector<ForcedToken>& tokens) {
-    const std::vector<bool> symbols = symbols_of(*reference.text.tokenizer);
+  // A text of the reference: the first sample of some question, tokens of the prompt first.
+  struct Text {
+    std::vector<int32_t> tokens;
+    int64_t prompt = 0;
+  };
+
+  Result<std::vector<Text>> texts_of(const EvalSetup& reference, std::span<const SampleResult> results) const {
     const auto samples = static_cast<size_t>(flags_.eval.samples);
-    const ForcedContext context{*reference.text.step_classes, symbols, plan.options.sampling.policy};
     const size_t count = reference.questions.size();
-    const size_t some = std::min(count, static_cast<size_t>(flags_.forced));
-    for (size_t i = 0; i < some; ++i) {
-      const size_t question = i * count / some;  // spread, as --limit does
-      const SampleResult& text = texts[question * samples];
+    std::vector<Text> texts(std::min(count, static_cast<size_t>(flags_.forced)));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const size_t question = i * count / texts.size();  // spread, as --limit does
       HB_ASSIGN(Prompt prompt,
                 question_prompt(reference.text, reference.questions[question], reference.options.render));
-      const auto length = static_cast<int64_t>(prompt.tokens.size());
-      prompt.tokens.insert(prompt.tokens.end(), text.token_ids.begin(), text.token_ids.end());
-      HB_TRY(force_text(*reference.engine, *plan.engine, prompt.tokens, length, context, tokens));
+      texts[i].prompt = static_cast<int64_t>(prompt.tokens.size());
+      texts[i].tokens = std::move(prompt.tokens);
+      const auto& own = results[question * samples].token_ids;
+      texts[i].tokens.insert(texts[i].tokens.end(), own.begin(), own.end());
+    }
+    return texts;
+  }
+
+  // The texts with the plan's scores of them beside the reference's. `plan` null: the reference itself.
+  Status force(const EvalSetup& reference, const EvalSetup* plan, std::span<const Text> texts, ReferenceScores& scores,
+               std::vector<ForcedToken>& tokens) {
+    const std::vector<bool> symbols = symbols_of(*reference.text.tokenizer);
+    const EvalSetup& own = plan != nullptr ? *plan : reference;
+    const ForcedContext context{*reference.text.step_classes, symbols, own.options.sampling.policy};
+    for (size_t i = 0; i < texts.size(); ++i) {
+      HB_ASSIGN(const auto before, scores.of(i));
+      if (plan == nullptr) {
+        compare_text(*before, *before, texts[i].tokens, texts[i].prompt, context, tokens);
+      } else {
+        HB_ASSIGN(const ScoreResult after, score_text(*plan->engine, texts[i].tokens, texts[i].prompt));
+        compare_text(*before, after, texts[i].tokens, texts[i].prompt, context, tokens);
+      }
       if (interrupted()) return cancelled("the sweep was interrupted; what is done is kept");
     }
     return {};
+  }
+
+  // How a row's tokens are drawn, for the report; rows that are drawn alike stand together.
+  void note_sampling(const Variant& variant, const EvalSetup& setup) {
+    const SamplingParams& p = setup.options.sampling;
+    const std::string text = drawing_text(p, setup.policy_source);
+    auto at = std::ranges::find(sampling_, text, &Drawn::text);
+    if (at == sampling_.end()) at = sampling_.insert(at, {text, {}});
+    if (std::ranges::find(at->rows, variant.name) == at->rows.end()) at->rows.push_back(variant.name);
   }
 
   static void summarise_texts(std::span<const ForcedToken> tokens, PlanResult& row) {
@@ -286,6 +322,11 @@ class Sweep {
         fmt::format("split {}, {} a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
                     counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),
         "intervals: 95%, from 10,000 resamplings of the questions, paired"};
+    for (const Drawn& drawn : sampling_)
+      report.facts.push_back(fmt::format("{}: {}", fmt::join(drawn.rows, "; "), drawn.text));
+    if (!flags_.eval.system.empty()) report.facts.push_back("system message: " + quote(flags_.eval.system, 200));
+    if (!flags_.eval.prompt_suffix.empty())
+      report.facts.push_back("behind every question: " + quote(flags_.eval.prompt_suffix, 200));
     if (sandbox_) report.facts.push_back("code of answers ran in a sandbox: " + sandbox_->isolation());
     const std::filesystem::path folder(flags_.folder);
     HB_TRY(write_file(folder / "report.md", report_markdown(report)));
@@ -294,6 +335,11 @@ class Sweep {
   }
 
   SweepFlags flags_;
+  struct Drawn {
+    std::string text;
+    std::vector<std::string> rows;
+  };
+  std::vector<Drawn> sampling_;
   SharedSandbox sandbox_;                                        // where some question is answered by code
   bool policies_ = false;                                        // some variant names one
   std::vector<std::vector<std::vector<SampleResult>>> results_;  // [task][variant]

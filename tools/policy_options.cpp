@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "chat/sampling_defaults.h"
 #include "decode/reset.h"
 #include "model/config.h"
 #include "model/published_reset.h"
@@ -63,6 +64,13 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& o, const Model& model, b
 std::string policy_text(const TemperaturePolicy& p) {
   return fmt::format("{}: tau0 {:.4g}, t_low {:.4g}, t_high {:.4g}, window {}{}", name_of(p.rule), p.tau0, p.t_low,
                      p.t_high, p.window, p.include_current ? ", current token included" : "");
+}
+
+std::string drawing_text(const SamplingParams& p, const std::string& policy_source) {
+  if (p.policy.rule == TemperatureRule::kFixed) return sampling_text(p);
+  return fmt::format("{} ({}), top-p {:g}, top-k {}, min-p {:g}{}", policy_text(p.policy), policy_source, p.top_p,
+                     p.top_k, p.min_p,
+                     p.marker_penalty == 0 ? "" : fmt::format(", marker penalty {:g}", p.marker_penalty));
 }
 
 }  // namespace halfbyte::tools

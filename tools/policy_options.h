@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.h"
+#include "halfbyte/generate.h"
 #include "halfbyte/model.h"
 #include "halfbyte/temperature_policy.h"
 
@@ -30,5 +31,8 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Model& mo
 
 // "reset: tau0 0.5505, t_low 0.1, t_high 1, window 32".
 std::string policy_text(const TemperaturePolicy& policy);
+
+// How tokens are drawn: "temperature 0.6, top-p 0.95", or the policy, where its numbers come from, and what cuts off.
+std::string drawing_text(const SamplingParams& sampling, const std::string& policy_source);
 
 }  // namespace halfbyte::tools

@@ -140,11 +140,9 @@ bool warns_of_stdin(const RunOptions& options) {
 
 std::string sampling_line(const Chat& chat) {
   const SamplingParams& p = chat.completion.sampling;
-  if (p.policy.rule == TemperatureRule::kFixed)  // a greedy answer needs no seed
-    return sampling_text(p) + (p.temperature <= kGreedyTemperature ? "" : fmt::format(", seed {}", p.seed));
-  return fmt::format("{} ({}), top-p {:g}, top-k {}, min-p {:g}{}, seed {}", policy_text(p.policy), chat.policy_source,
-                     p.top_p, p.top_k, p.min_p,
-                     p.marker_penalty == 0 ? "" : fmt::format(", marker penalty {:g}", p.marker_penalty), p.seed);
+  // A greedy answer needs no seed.
+  const bool greedy = p.policy.rule == TemperatureRule::kFixed && p.temperature <= kGreedyTemperature;
+  return drawing_text(p, chat.policy_source) + (greedy ? "" : fmt::format(", seed {}", p.seed));
 }
 
 void add_sampling_flags(Flags& flags, RunOptions& o) {

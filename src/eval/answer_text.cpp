@@ -3,10 +3,9 @@
 namespace halfbyte {
 
 std::string_view trim(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\n\r\f\v";
-  const size_t first = text.find_first_not_of(kSpace);
+  const size_t first = text.find_first_not_of(kWhiteSpace);
   return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+                                         : text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
 size_t group_end(std::string_view text, size_t open) {

@@ -8,6 +8,8 @@
 
 namespace halfbyte {
 
+inline constexpr std::string_view kWhiteSpace = " \t\n\r\f\v";  // Python's, of ASCII
+
 // Without the white space around it.
 std::string_view trim(std::string_view text);
 

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "eval/answer_text.h"
 #include "eval/choice.h"
+#include "eval/question_text.h"
 
 namespace halfbyte {
 namespace {

@@ -2,16 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "base/json.h"
 #include "eval/question.h"
 
 namespace halfbyte {
-
-// The text of a member; refuses an empty one.
-Status read_question_text(const JsonValue& root, std::string_view key, std::string& out);
 
 // Whether the line has choices: "choices", "options", "endings", or GPQA's "Correct Answer".
 bool is_choice_line(const JsonValue& root);

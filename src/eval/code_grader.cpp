@@ -107,7 +107,7 @@ std::optional<Decimal> decimal(std::string_view text) {
 std::optional<std::vector<Decimal>> decimals(std::string_view line) {
   std::vector<Decimal> out;
   while (!(line = trim(line)).empty()) {
-    const size_t end = std::min(line.find_first_of(" \t\r\f\v"), line.size());
+    const size_t end = std::min(line.find_first_of(kWhiteSpace), line.size());
     const auto number = decimal(line.substr(0, end));
     if (!number) return std::nullopt;
     out.push_back(*number);

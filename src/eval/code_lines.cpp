@@ -11,7 +11,7 @@
 
 #include "base/quote.h"
 #include "eval/answer_text.h"
-#include "eval/choice_lines.h"
+#include "eval/question_text.h"
 
 namespace halfbyte {
 namespace {

@@ -83,11 +83,24 @@ bool is_symbol(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789+-*/=<>^%") == std::string_view::npos;
 }
 
-Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> tokens, int64_t prompt,
+Result<ScoreResult> score_text(Engine& engine, std::span<const int32_t> tokens, int64_t prompt) {
+  return engine.score(tokens, {.logits = true, .entropy = false, .prompt_tokens = prompt});
+}
+
+Result<std::shared_ptr<const ScoreResult>> ReferenceScores::of(size_t text) {
+  if (const auto at = kept_.find(text); at != kept_.end()) return at->second;
+  HB_ASSIGN(ScoreResult fresh, score_(text));
+  auto scores = std::make_shared<const ScoreResult>(std::move(fresh));
+  const size_t bytes = scores->logits.size() * sizeof(float);
+  if (bytes <= left_bytes_) {
+    left_bytes_ -= bytes;
+    kept_.emplace(text, scores);
+  }
+  return scores;
+}
+
+void compare_text(const ScoreResult& a, const ScoreResult& b, std::span<const int32_t> tokens, int64_t prompt,
                   const ForcedContext& context, std::vector<ForcedToken>& out) {
-  const ScoreOptions options{.logits = true, .entropy = false, .prompt_tokens = prompt};
-  HB_ASSIGN(const ScoreResult a, reference.score(tokens, options));
-  HB_ASSIGN(const ScoreResult b, plan.score(tokens, options));
   const size_t vocab = a.logits.size() / a.logprobs.size();
   TemperatureState steps({.rule = TemperatureRule::kReset});  // of the reference
   const bool fixed = context.policy.rule == TemperatureRule::kFixed;
@@ -102,7 +115,6 @@ Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> toke
     for (TemperatureState* state : {&steps, &policy}) state->accept(step_class(context.classes, tokens[at + 1]));
     out.push_back(t);
   }
-  return {};
 }
 
 ForcedSummary summarise_forced(std::span<const ForcedToken> tokens) {

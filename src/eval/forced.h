@@ -3,9 +3,14 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -32,15 +37,33 @@ struct ForcedToken {
 // Whether a token's text is digits and operators alone, one leading space apart.
 bool is_symbol(std::string_view text);
 
-// Adds the generated tokens of one text: `tokens` with `prompt` of them first. Both engines are left idle. `symbols`: by
-// token id. A model's engines may be the same object. `policy`: the plan's; the reference draws at 0.6.
+// The logits of a text: `tokens` with `prompt` of them first. The engine is left idle.
+Result<ScoreResult> score_text(Engine& engine, std::span<const int32_t> tokens, int64_t prompt);
+
+// The reference's logits of several texts, which every plan is compared with: kept as long as `most_bytes` hold them, scored
+// anew after that.
+class ReferenceScores {
+ public:
+  using Score = std::function<Result<ScoreResult>(size_t text)>;
+  ReferenceScores(Score score, size_t most_bytes) : score_(std::move(score)), left_bytes_(most_bytes) {}
+
+  Result<std::shared_ptr<const ScoreResult>> of(size_t text);
+
+ private:
+  Score score_;
+  size_t left_bytes_;
+  std::unordered_map<size_t, std::shared_ptr<const ScoreResult>> kept_;
+};
+
+// Adds the generated tokens of one text, scored by both. `symbols`: by token id. `policy`: the plan's; the reference draws at
+// 0.6.
 struct ForcedContext {
   const StepClasses& classes;
   const std::vector<bool>& symbols;
   TemperaturePolicy policy;
 };
-Status force_text(Engine& reference, Engine& plan, std::span<const int32_t> tokens, int64_t prompt,
-                  const ForcedContext& context, std::vector<ForcedToken>& out);
+void compare_text(const ScoreResult& reference, const ScoreResult& plan, std::span<const int32_t> tokens,
+                  int64_t prompt, const ForcedContext& context, std::vector<ForcedToken>& out);
 
 struct ForcedSummary {
   int64_t tokens = 0;

@@ -106,7 +106,7 @@ std::string answer_of(const Question& question, std::string_view completion) {
 
 double sequence_score(const Question& question, std::string_view completion) {
   std::string_view answer = answer_part(completion).value_or("");
-  answer.remove_prefix(std::min(answer.find_first_not_of(" \t\n\r\f\v"), answer.size()));
+  answer.remove_prefix(std::min(answer.find_first_not_of(kWhiteSpace), answer.size()));
   if (!take(answer, question.prefix)) return 0;
   std::string_view right = question.answer;
   take(right, question.prefix);

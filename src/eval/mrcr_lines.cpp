@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/quote.h"
-#include "eval/choice_lines.h"
+#include "eval/question_text.h"
 
 namespace halfbyte {
 namespace {

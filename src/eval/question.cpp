@@ -7,16 +7,18 @@
 #include <utility>
 
 #include "base/json.h"
-#include "base/mapped_file.h"
 #include "base/quote.h"
 #include "eval/choice_lines.h"
 #include "eval/code_lines.h"
 #include "eval/mrcr_lines.h"
+#include "eval/question_text.h"
+#include "io/mapping_guard.h"
 
 namespace halfbyte {
 namespace {
 
 constexpr int64_t kLargest = 1'000'000'000;
+constexpr size_t kMostBytes = size_t{4} << 30;  // LiveCodeBench with its private tests is above 1 GiB
 
 Status read_countdown(const JsonValue& root, Question& question) {
   HB_ASSIGN(const JsonValue numbers, root.at("numbers"));
@@ -107,14 +109,6 @@ Result<Question> parse_question(std::string_view text, const Place& place) {
 
 }  // namespace
 
-Status read_question_text(const JsonValue& root, std::string_view key, std::string& out) {
-  HB_ASSIGN(const JsonValue value, root.at(key));
-  HB_ASSIGN(const std::string_view text, value.as_string());
-  if (text.empty()) return value.error("is empty");
-  out = std::string(text);
-  return {};
-}
-
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& name, uint64_t order_seed) {
   std::vector<Question> questions;
   std::unordered_set<std::string> ids;
@@ -135,9 +129,35 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
 }
 
 Result<std::vector<Question>> read_questions(const std::string& path, uint64_t order_seed) {
-  HB_ASSIGN(const auto file, MappedFile::open(path));
+  HB_ASSIGN(const auto file, open_guarded(path));
   const auto bytes = file->bytes();
+  if (bytes.size() > kMostBytes) {
+    return invalid_data(fmt::format("{}: is {} bytes long, the limit of a question file is {}; split it", quote(path),
+                                    bytes.size(), kMostBytes));
+  }
   return parse_questions({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, order_seed);
+}
+
+uint64_t fingerprint(std::span<const Question> questions) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    hash = (hash ^ 0xFFu) * 0x100000001b3u;  // ends a text: no UTF-8 holds it
+  };
+  for (const Question& q : questions) {
+    add(q.id);
+    add(q.prompt);
+    add(q.answer);
+    // What most questions lack adds nothing to theirs.
+    for (const QuestionTurn& turn : q.before) add(turn.role), add(turn.content);
+    if (!q.prefix.empty()) add("prefix"), add(q.prefix);
+    if (!q.stem.empty()) add(q.stem), add(q.continued ? "continued" : "asked");
+    for (const std::string& choice : q.choices) add("choice"), add(choice);
+    if (!q.code) continue;
+    for (const std::string& part : {q.code->before, q.code->checks, q.code->function}) add(part);
+    for (const CodeTests::Test& test : q.code->tests) add(test.input), add(test.output);
+  }
+  return hash;
 }
 
 }  // namespace halfbyte

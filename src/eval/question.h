@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,7 +56,10 @@ struct Question {
 // question's number choose the order of choices where a line has none (GPQA). Refuses, with the line: broken JSON, missing
 // members, an id that comes twice, a countdown without numbers and target, a right answer that is none of the choices.
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& name, uint64_t order_seed = 0);
-// kNotFound; kInvalidData for a folder.
+// kNotFound; kInvalidData for a folder, or a file above 4 GiB.
 Result<std::vector<Question>> read_questions(const std::string& path, uint64_t order_seed = 0);
+
+// FNV-1a over what is asked and what counts as right: results are of these questions, whatever their file is called.
+uint64_t fingerprint(std::span<const Question> questions);
 
 }  // namespace halfbyte

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 namespace halfbyte {
 namespace {
@@ -10,6 +11,58 @@ namespace {
 TEST(Forced, SymbolsAreDigitsAndOperators) {
   for (const char* text : {"7", " 12", "+", "=", " *"}) EXPECT_TRUE(is_symbol(text)) << text;
   for (const char* text : {"", " ", "a", "7a", "\n\n", ", "}) EXPECT_FALSE(is_symbol(text)) << text;
+}
+
+// One text of three tokens, the first a prompt; four tokens in the vocabulary, of which 2 is a symbol.
+ScoreResult scores(std::vector<float> first, const std::vector<float>& second) {
+  ScoreResult out;
+  out.logprobs.resize(2);
+  first.insert(first.end(), second.begin(), second.end());
+  out.logits = std::move(first);
+  return out;
+}
+
+TEST(Forced, ATextIsComparedPositionByPosition) {
+  const StepClasses classes;
+  const std::vector<bool> symbols{false, false, true, false};
+  const ForcedContext context{classes, symbols, {}};
+  const std::vector<int32_t> tokens{0, 2, 1};
+  const ScoreResult a = scores({0, 0, 4, 0}, {3, 0, 0, 0}), b = scores({0, 0, 1, 0}, {0, 3, 0, 0});
+  std::vector<ForcedToken> out;
+  compare_text(a, b, tokens, 1, context, out);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_TRUE(out[0].symbol);
+  EXPECT_FALSE(out[0].mismatch);
+  EXPECT_NEAR(out[0].reference_top, std::exp(4.) / (std::exp(4.) + 3), 1e-6);
+  EXPECT_NEAR(out[0].top, std::exp(1.) / (std::exp(1.) + 3), 1e-6);
+  EXPECT_TRUE(out[1].mismatch);
+  EXPECT_FALSE(out[1].symbol);
+  EXPECT_NEAR(out[1].divergence, 3 * (std::exp(3.) - 1) / (std::exp(3.) + 3), 1e-5);
+  out.clear();
+  compare_text(a, a, tokens, 2, context, out);
+  ASSERT_EQ(out.size(), 1u) << "what a prompt foretells is not compared";
+  EXPECT_EQ(out[0].divergence, 0);
+}
+
+TEST(Forced, TheReferenceIsScoredOncePerTextWhileThereIsRoom) {
+  std::vector<int> scored(3, 0);
+  ReferenceScores reference(
+      [&](size_t text) -> Result<ScoreResult> {
+        ++scored[text];
+        if (text == 2 && scored[2] == 2) return internal_error("no more");
+        return scores({static_cast<float>(text), 0, 0, 0}, {0, 0, 0, 0});
+      },
+      2 * 8 * sizeof(float));
+  for (int row = 0; row < 3; ++row) {
+    for (size_t text = 0; text < 2; ++text) {
+      const auto own = reference.of(text);
+      ASSERT_TRUE(own.ok());
+      EXPECT_EQ((*own)->logits[0], static_cast<float>(text));
+    }
+  }
+  EXPECT_TRUE(reference.of(2).ok());
+  EXPECT_FALSE(reference.of(2).ok()) << "it had no room, so it is scored again";
+  EXPECT_EQ(scored, (std::vector<int>{1, 1, 2}));
 }
 
 ForcedToken token(float entropy, float top_before, float top_after, bool symbol, bool uncertain) {

@@ -32,6 +32,7 @@ def test_both_forms_are_unpacked(tmp_path):
     first, second = [json.loads(text) for text in target.read_text().splitlines()]
     assert first["public_test_cases"] == TESTS and first["private_test_cases"] == TESTS * 2
     assert second["private_test_cases"] == TESTS
+    assert livecodebench.convert(target, tmp_path / "again.jsonl") == (2, 0) and (tmp_path / "again.jsonl").read_text() == target.read_text()
     assert livecodebench.convert(source, target, most_bytes=len(json.dumps(second)) + 1) == (1, 1)
 
 
@@ -40,7 +41,16 @@ class Harm:
         return os.system, ("touch harmed",)
 
 
-@pytest.mark.parametrize("private", [packed(Harm()), packed(["a"]), "no base64", packed("{"), base64.b64encode(b"x").decode()])
+def packed_bytes(pickled):
+    return base64.b64encode(zlib.compress(pickled)).decode()
+
+
+# Pickles that stumble: popping an empty stack, a mark that is not there, a missing memo, attributes of nothing, no end.
+BROKEN = [b".", b"t.", b"h\x00.", b"]\x8c\x01ab.", b"\x8c\xffa", b"", b"N}\x8c\x01as.", b"\x80\x63.", b"I\xff\n."]
+
+
+@pytest.mark.parametrize("private", [packed(Harm()), packed(["a"]), "no base64", packed("{"), packed("{}"), base64.b64encode(b"x").decode(), 5, None,
+                                     *map(packed_bytes, BROKEN)])
 def test_other_things_are_refused(tmp_path, private, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = tmp_path / "in.jsonl"
@@ -48,3 +58,4 @@ def test_other_things_are_refused(tmp_path, private, monkeypatch):
     with pytest.raises(SystemExit, match="line 2"):
         livecodebench.convert(source, tmp_path / "out.jsonl")
     assert not (tmp_path / "harmed").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"], "no half of a target"

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <set>
+
 namespace halfbyte {
 namespace {
 
@@ -41,6 +45,60 @@ TEST(Questions, RefusalsNameTheLine) {
   refused(R"({"id": "b", "task": "word", "level": -1, "prompt": "p", "answer": "1"})", "level");
   EXPECT_FALSE(parse_questions("\n \n", "q.jsonl").ok());
   EXPECT_EQ(read_questions("no such file").status().code(), StatusCode::kNotFound);
+}
+
+TEST(Questions, AreBounded) {
+  const std::string path = std::string(HALFBYTE_TEST_TMP) + "/large.jsonl";
+  std::ofstream(path) << "{}";
+  std::filesystem::resize_file(path, (uintmax_t{4} << 30) + 1);  // a hole
+  const auto questions = read_questions(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(questions.ok());
+  EXPECT_EQ(questions.status().code(), StatusCode::kInvalidData);
+  EXPECT_THAT(questions.status().message(),
+              HasSubstr("is 4294967297 bytes long, the limit of a question file is 4294967296"));
+}
+
+TEST(Questions, WhatADownloadLeavesIsNamed) {
+  const std::string path = std::string(HALFBYTE_TEST_TMP) + "/pointer.jsonl";
+  std::ofstream(path) << "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+  EXPECT_THAT(read_questions(path).status().message(), HasSubstr("Git LFS"));
+}
+
+// Everything that an answer or its grade depends on.
+TEST(Questions, FingerprintsTellThemApart) {
+  const auto of = [](auto change) {
+    Question q;
+    q.id = "a", q.prompt = "p", q.answer = "1";
+    change(q);
+    return fingerprint(std::vector{q});
+  };
+  const auto code = [](CodeTests tests) {
+    return [tests](Question& q) { q.code = std::make_shared<CodeTests>(tests); };
+  };
+  const std::vector<uint64_t> all{
+      of([](Question&) {}),
+      of([](Question& q) { q.id = "b"; }),
+      of([](Question& q) { q.prompt = "b"; }),
+      of([](Question& q) { q.answer = "b"; }),
+      of([](Question& q) {
+        q.before = {{"user", "b"}};
+      }),
+      of([](Question& q) {
+        q.before = {{"system", "b"}};
+      }),
+      of([](Question& q) { q.prefix = "b"; }),
+      of([](Question& q) { q.stem = "b"; }),
+      of([](Question& q) { q.stem = "b", q.continued = true; }),
+      of([](Question& q) { q.choices = {"b"}; }),
+      of(code({})),
+      of(code({.before = "b", .checks = "", .function = "", .tests = {}})),
+      of(code({.before = "", .checks = "b", .function = "", .tests = {}})),
+      of(code({.before = "", .checks = "", .function = "b", .tests = {}})),
+      of(code({.before = "", .checks = "", .function = "", .tests = {{"b", ""}}})),
+  };
+  EXPECT_EQ(std::set<uint64_t>(all.begin(), all.end()).size(), all.size());
+  EXPECT_EQ(all[0], 0xa14d3763f90de348u) << "files of earlier versions go on";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -141,6 +142,31 @@ def test_a_changed_question_file_is_not_taken_for_the_old_one(random_model, ques
     questions.write_text(questions.read_text().replace("What is 0?", "What was 0?"))
     r = reproduce("ctir", *arguments, out=tmp_path)
     assert r.returncode == 1 and "other settings" in r.stderr
+
+
+def test_results_of_another_model_or_binary_are_not_mixed(random_model, questions, tmp_path):
+    """Neither finished ones nor those of a run that was stopped."""
+    model = shutil.copytree(random_model, tmp_path / "model")
+    arguments = ["--model", f"Qwen3-4B={model}", "--questions", f"GSM8K={questions}", "--rows", "BF16", "--limit", 1, "--max-tokens", 4]
+    assert reproduce("ctir", *arguments, out=tmp_path).returncode == 0
+    record = tmp_path / "ctir" / "BF16-GSM8K-Qwen3-4B.record"
+    first = json.loads(record.read_text())
+    assert first["of"]["halfbyte"].startswith("halfbyte ")
+    weights = model / "model.safetensors"
+    same, other = weights.read_bytes(), bytearray(weights.read_bytes())
+    other[-1] ^= 1
+    for output in (first["output"], None):
+        record.write_text(json.dumps(first | {"output": output}))
+        weights.write_bytes(other)
+        r = reproduce("ctir", *arguments, out=tmp_path)
+        assert r.returncode == 1 and "made by another model (" in r.stderr, r.stderr
+        weights.write_bytes(same)
+    record.write_text(json.dumps({"of": first["of"] | {"halfbyte": "halfbyte 0.0.1 (commit 0000000)"}, "output": None}))
+    r = reproduce("ctir", *arguments, out=tmp_path)
+    assert r.returncode == 1 and "made by another halfbyte (halfbyte 0.0.1 (commit 0000000), now halfbyte " in r.stderr, r.stderr
+    record.write_text(json.dumps(first))
+    r = reproduce("ctir", *arguments, out=tmp_path)
+    assert r.returncode == 0 and "\nhave  BF16" in r.stdout
 
 
 @pytest.mark.parametrize("arguments, words", [

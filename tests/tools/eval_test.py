@@ -250,6 +250,9 @@ def test_a_sweeps_rows_have_policies_of_their_own(halfbyte, tmp_path):
         assert greedy["drawn_top"] == 1 and greedy["drawn_entropy"] == 0 and greedy["symbolic_error"] == 0
         assert greedy["top"] == pytest.approx(fixed["top"], rel=.01) and greedy["symbolic_error_reference"] == fixed["symbolic_error"]
     assert 0 < fixed["drawn_entropy"] < fixed["entropy"] and fixed["drawn_top"] > fixed["top"], "0.6 sharpens"
+    facts = json.loads(r.out)["facts"]
+    assert "bf16@reset: reset: tau0 0, t_low 0, t_high 0, window 32 (from the flags), top-p 0.95, top-k 0, min-p 0" in facts, facts
+    assert "bf16: temperature 0.6, top-p 0.95" in facts and any(fact.startswith("f32,kv=bf16@token: token: tau0 0") for fact in facts)
     headers = {p.name: json.loads(p.read_text().splitlines()[0]) for p in (tmp_path / "sweep").glob("*.jsonl")}
     assert headers["countdown-1.bf16_reset.jsonl"]["policy"]["t_low"] == 0 and "policy" not in headers["countdown-1.bf16.jsonl"]
     assert headers["countdown-1.f32_kv-bf16_token.jsonl"]["policy"]["rule"] == "token"
@@ -296,13 +299,40 @@ def test_choices_by_likelihood(halfbyte, answerer, tmp_path):
 
 def test_choices_need_choices(halfbyte, answerer, questions, tmp_path):
     for arguments, words in [(["--choices", "text"], ["q0", "no choices"]), (["--choices", "words"], ["generate, text or letter"]),
-                             (["--choices", "letter", "--samples", "2"], ["--samples"])]:
+                             (["--choices", "letter", "--samples", "2"], ["--samples"])] + [
+                                 (["--choices", "text", *flag], ["nothing is drawn", flag[0]])
+                                 for flag in (["--temperature", ".5"], ["--top-p", ".5"], ["--top-k", "5"], ["--min-p", ".1"], ["--seed", "1"],
+                                              ["--policy", "reset"], ["--marker-penalty", "1"], ["--stop-on-loop"], ["--max-tokens", "5"],
+                                              ["--keep-tokens"], ["--prompt-suffix", "x"], ["--system", "x"], ["--no-think"])]:
         r = halfbyte("eval", answerer, "--questions", questions, *arguments)
         assert r.code == 2 and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"question": "q", "choices": ["a", "b"], "answer": "E"}\n')
     r = halfbyte("eval", answerer, "--questions", bad)
     assert r.code == 2 and "bad.jsonl, line 1: answer: found 'E', expected an index from 0 to 1 or a letter" in r.err
+
+
+def test_a_system_message(halfbyte, answerer, questions, tmp_path):
+    """It stands before the question, where the template puts it, in every row of a sweep, and results without it are others."""
+    out = tmp_path / "r.jsonl"
+    ask(halfbyte, answerer, questions, "--system", "Be brief.", "-o", out)
+    settings, first, *_ = [json.loads(line) for line in out.read_text().splitlines()]
+    plain = tmp_path / "plain.jsonl"
+    ask(halfbyte, answerer, questions, "-o", plain)
+    without, first_without, *_ = [json.loads(line) for line in plain.read_text().splitlines()]
+    assert settings["system"] == "Be brief." and "system" not in without and settings["fingerprint"] != without["fingerprint"]
+    more = first["prompt_tokens"] - first_without["prompt_tokens"]
+    assert more == len("<|im_start|>system\nBe brief.<|im_end|>\n") - (len("<|im_start|>") - 1) - (len("<|im_end|>") - 1)
+    r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "-o", out)
+    assert r.code == 2 and "other settings" in r.err
+    r = halfbyte("eval", "sweep", answerer, "--tasks", questions, "--plans", "bf16", "--forced", "2", "--system", "Be brief.", "-o", tmp_path / "sweep")
+    assert r.code == 0 and "system message: 'Be brief.'" in r.out, r.err
+    assert json.loads((tmp_path / "sweep" / "q.bf16.jsonl").read_text().splitlines()[1])["prompt_tokens"] == first["prompt_tokens"]
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps({"prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "answer": "a", "id": "m1",
+                               "random_string_to_prepend": "a"}) + "\n")
+    r = halfbyte("eval", answerer, "--questions", own, "--system", "Be brief.")
+    assert r.code == 2 and "'m1' has a system message of its own" in r.err
 
 
 def test_choices_in_the_model_s_own_words(halfbyte, answerer, tmp_path):

@@ -117,7 +117,7 @@ def test_bad_values(halfbyte, doubter, arguments, words):
 @pytest.mark.parametrize("option", [("--prompt-suffix", "x"), ("--marker-penalty", "1"), ("--stop-on-loop",)])
 def test_what_scores_choices_generates_nothing(halfbyte, doubter, questions, option):
     r = halfbyte("eval", doubter, "--questions", questions, "--choices", "text", *option)
-    assert r.code == 2 and option[0] in r.err and "nothing is generated" in r.err
+    assert r.code == 2 and option[0] in r.err and "nothing is drawn or generated" in r.err
 
 
 def test_a_vocabulary_without_markers_is_refused(halfbyte, model):

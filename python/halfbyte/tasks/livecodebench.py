@@ -7,8 +7,10 @@ A private list is published as base64 of a compressed pickle of JSON. A pickle m
 
 import argparse
 import base64
+import contextlib
 import io
 import json
+import os
 import pickle
 import zlib
 
@@ -19,34 +21,51 @@ class TextAlone(pickle.Unpickler):
 
 
 def unpacked(packed):
-    """The list of tests, from either form."""
+    """The list of tests, from any form: the list itself, JSON, or a packed pickle."""
+    if isinstance(packed, list):
+        return packed
+    if not isinstance(packed, str):
+        raise ValueError(f"tests of type {type(packed).__name__}, expected a string or a list")
     if packed.lstrip().startswith("["):
         return json.loads(packed)
-    text = TextAlone(io.BytesIO(zlib.decompress(base64.b64decode(packed)))).load()
+    pickled = zlib.decompress(base64.b64decode(packed))
+    try:
+        text = TextAlone(io.BytesIO(pickled)).load()
+    except Exception as error:  # a broken pickle raises whatever its machine stumbles over: IndexError, AttributeError, ...
+        raise ValueError(f"the pickle is broken ({error!r})") from error
     if not isinstance(text, str):
         raise ValueError(f"the pickle holds {type(text).__name__}, expected a string")
-    return json.loads(text)
+    tests = json.loads(text)
+    if not isinstance(tests, list):
+        raise ValueError(f"the pickle's JSON is of type {type(tests).__name__}, expected a list")
+    return tests
 
 
 def convert(source, target, most_bytes=None):
-    """Returns (lines written, lines left out)."""
+    """Returns (lines written, lines left out). The target is written whole or not at all."""
     written = left_out = 0
-    with open(source, encoding="utf-8") as lines, open(target, "w", encoding="utf-8") as out:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                question = json.loads(line)
-                for key in ("public_test_cases", "private_test_cases"):
-                    question[key] = unpacked(question[key])
-            except (KeyError, TypeError, ValueError, zlib.error, pickle.UnpicklingError, EOFError) as error:
-                raise SystemExit(f"error: {source}, line {number}: {error!r}; expected a line of LiveCodeBench") from error
-            text = json.dumps(question, ensure_ascii=False)
-            if most_bytes is not None and len(text.encode()) > most_bytes:
-                left_out += 1
-                continue
-            out.write(text + "\n")
-            written += 1
+    partial = f"{target}.partial"
+    try:
+        with open(source, encoding="utf-8") as lines, open(partial, "w", encoding="utf-8") as out:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    question = json.loads(line)
+                    for key in ("public_test_cases", "private_test_cases"):
+                        question[key] = unpacked(question[key])
+                except (KeyError, TypeError, ValueError, zlib.error) as error:
+                    raise SystemExit(f"error: {source}, line {number}: {error!r}; expected a line of LiveCodeBench") from error
+                text = json.dumps(question, ensure_ascii=False)
+                if most_bytes is not None and len(text.encode()) > most_bytes:
+                    left_out += 1
+                    continue
+                out.write(text + "\n")
+                written += 1
+        os.replace(partial, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(partial)
     return written, left_out
 
 
