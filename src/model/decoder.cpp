@@ -1,7 +1,6 @@
 #include "model/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -11,10 +10,10 @@
 namespace halfbyte {
 namespace {
 
-// Elements that one thread takes at least in elementwise loops: below this a loop costs less than waking a thread.
-constexpr int64_t kElementGrain = 4096;
 // Packed weight bytes that stay in a core's second-level cache while every group of rows passes over them.
 constexpr int64_t kTileBytes = 128 << 10;
+// Linears that share an input: q, k and v.
+constexpr size_t kMostInputs = 3;
 
 // FP32 work memory, on large pages where it is large: a prompt kernel writes a few values of each of hundreds of rows
 // at a time, and with small pages every row costs a miss of the TLB.
@@ -31,7 +30,7 @@ class Floats {
 struct WorkSizes {
   size_t hidden, heads, kv, mlp, angles;  // floats
   size_t rounded;                         // bytes
-  size_t pre_scaled;                      // floats
+  size_t input;                           // floats, the widest row of a linear's input
   size_t scratch;                         // floats, of one thread
   size_t jobs, partials;                  // of attention: calls, and results of single cuts
 };
@@ -46,8 +45,10 @@ WorkSizes work_sizes(const ModelFacts& model, const DecoderLimits& limits) {
   s.mlp = rows * static_cast<size_t>(c.intermediate);
   s.angles = rows * static_cast<size_t>(c.head_dim / 2);
   s.rounded = rows * model.rounded_row_bytes;
-  s.pre_scaled = rows * static_cast<size_t>(model.pre_scaled_width);
-  s.scratch = static_cast<size_t>(attention_scratch_floats(c.group(), c.head_dim));
+  s.input = static_cast<size_t>(std::max({c.hidden, c.q_width(), c.intermediate}));
+  const size_t rows_of_input = s.input + static_cast<size_t>(model.pre_scaled_width);
+  const auto attention = static_cast<size_t>(attention_scratch_floats(c.group(), c.head_dim));
+  s.scratch = (std::max(attention, rows_of_input) + 15) / 16 * 16;  // no cache line is of two threads
   // Every sequence may end in a cut that it only begins. A call takes a cut, or one row at least.
   const auto cuts = static_cast<size_t>(limits.cache_tokens / kAttentionCut + limits.max_sequences);
   s.partials = cuts * static_cast<size_t>(c.kv_heads);
@@ -91,12 +92,13 @@ struct Decoder::Workspace {
         cos(s.angles),
         sin(s.angles),
         rounded(Buffer::allocate(s.rounded)),
-        pre_scaled(s.pre_scaled),
+        input_floats(s.input),
         scratch(s.scratch * static_cast<size_t>(threads)),
         scratch_floats(s.scratch),
         partials(s.partials * static_cast<size_t>(partial_size)),
         partial_floats(partial_size),
         max_partials(static_cast<int64_t>(s.partials)) {
+    inputs.reserve(kMostInputs);
     jobs.reserve(s.jobs);
     merges.reserve(s.jobs);
     rows.reserve(static_cast<size_t>(limits.max_rows));
@@ -105,17 +107,18 @@ struct Decoder::Workspace {
     page_pointers.reserve(static_cast<size_t>(cache_pages));
   }
 
-  std::vector<Row> rows;        // the batch, row by row
-  Floats x;                     // [rows, hidden]: residual stream
-  Floats h;                     // [rows, hidden]: normed, or a sublayer's result
-  Floats q;                     // [rows, heads, head_dim]
-  Floats k, v;                  // [rows, kv_heads, head_dim]
-  Floats attended;              // [rows, heads, head_dim]
-  Floats gate, up;              // [rows, intermediate]
-  std::vector<float> cos, sin;  // [rows, head_dim / 2]
-  Buffer rounded;               // [rows, activation_bytes(k)]: a linear's input as its kernel reads it
-  Floats pre_scaled;            // [rows, k]: a linear's input times its pre-scale
-  std::vector<float> scratch;   // [threads, scratch_floats]
+  std::vector<Row> rows;             // the batch, row by row
+  Floats x;                          // [rows, hidden]: residual stream, without h
+  Floats h;                          // [rows, hidden]: the last sublayer's result
+  Floats q;                          // [rows, heads, head_dim]
+  Floats k, v;                       // [rows, kv_heads, head_dim]
+  Floats attended;                   // [rows, heads, head_dim]
+  Floats gate, up;                   // [rows, intermediate]
+  std::vector<float> cos, sin;       // [rows, head_dim / 2]
+  Buffer rounded;                    // [rows] of an input as its linears' kernels read them
+  std::vector<RoundedInput> inputs;  // where in `rounded`
+  size_t input_floats;               // of a row of any input
+  Floats scratch;                    // [threads, scratch_floats]: of attention, or two rows of an input
   size_t scratch_floats;
   std::vector<float> partials;  // [max_partials, partial_floats]
   int64_t partial_floats, max_partials;
@@ -140,8 +143,8 @@ Decoder::~Decoder() = default;
 uint64_t Decoder::work_bytes(const ModelFacts& model, const DecoderLimits& limits, int threads) {
   const WorkSizes s = work_sizes(model, limits);
   const auto partial = static_cast<size_t>(attention_partial_floats(model.config.group(), model.config.head_dim));
-  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.pre_scaled +
-                        s.scratch * static_cast<size_t>(threads) + s.partials * partial;
+  const size_t floats = 2 * (s.hidden + s.heads + s.kv + s.mlp + s.angles) + s.scratch * static_cast<size_t>(threads) +
+                        s.partials * partial;
   return floats * sizeof(float) + s.rounded + static_cast<size_t>(limits.max_rows) * sizeof(Workspace::Row) +
          s.jobs * (sizeof(Workspace::AttentionJob) + sizeof(Workspace::AttentionMerge));
 }
@@ -153,24 +156,32 @@ void Decoder::forward(std::span<const SequenceRows> batch, const LinearTap* tap)
     run_layer(model_.weights.layers[layer], static_cast<int64_t>(layer));
 }
 
-// One decoder layer, in the order of the papers. Which arithmetic a linear uses is in its PackedLinear.
+// One decoder layer, in the order of the papers. Which arithmetic a linear uses is in its PackedLinear. What lies between
+// the linears is done a row at a time, when the next linear rounds its input. x is without the last sublayer's result, h,
+// until the next norm.
 void Decoder::run_layer(const LayerWeights& w, int64_t layer) {
   Workspace& s = *work_;
-  const auto rows = static_cast<int64_t>(s.rows.size());
+  const ModelConfig& c = model_.config;
+  const auto attention_input = [&](int64_t r, float* out) {
+    if (layer > 0) add_to_residual(r);  // what the layer before gave
+    return norm(s.x.data() + r * c.hidden, w.attention_norm, out);
+  };
+  const auto attended = [&](int64_t r, float*) { return s.attended.data() + r * c.q_width(); };
+  const auto mlp_input = [&](int64_t r, float* out) {
+    add_to_residual(r);
+    return norm(s.x.data() + r * c.hidden, w.mlp_norm, out);
+  };
+  const auto activated = [&](int64_t r, float* out) {
+    kernels_.silu_mul(s.gate.data() + r * c.intermediate, s.up.data() + r * c.intermediate, c.intermediate, out);
+    return out;
+  };
 
-  norm(s.x.data(), w.attention_norm, rows, s.h.data());
-  linear(s.h.data(), rows, decode_rows_,
-         std::array<Output, 3>{{{w.q, s.q.data()}, {w.k, s.k.data()}, {w.v, s.v.data()}}});
+  linear(Stage::kNorm, batch_, attention_input, {{w.q, s.q.data()}, {w.k, s.k.data()}, {w.v, s.v.data()}});
   rotate_and_append(w, layer);
   attention(w, layer);
-  linear(s.attended.data(), rows, decode_rows_, std::array<Output, 1>{{{w.o, s.h.data()}}});
-  add_to_residual();
-
-  norm(s.x.data(), w.mlp_norm, rows, s.h.data());
-  linear(s.h.data(), rows, decode_rows_, std::array<Output, 2>{{{w.gate, s.gate.data()}, {w.up, s.up.data()}}});
-  silu_mul();
-  linear(s.gate.data(), rows, decode_rows_, std::array<Output, 1>{{{w.down, s.h.data()}}});
-  add_to_residual();
+  linear(Stage::kRounding, batch_, attended, {{w.o, s.h.data()}});
+  linear(Stage::kNorm, batch_, mlp_input, {{w.gate, s.gate.data()}, {w.up, s.up.data()}});
+  linear(Stage::kActivation, batch_, activated, {{w.down, s.h.data()}});
 }
 
 void Decoder::logits(std::span<const int64_t> rows, std::span<float> out, const LinearTap* tap) {
@@ -179,11 +190,16 @@ void Decoder::logits(std::span<const int64_t> rows, std::span<float> out, const 
   tap_ = tap;
   Workspace& s = *work_;
   const int64_t hidden = model_.config.hidden;
-  for (size_t i = 0; i < rows.size(); ++i)
-    norm(s.x.data() + rows[i] * hidden, model_.weights.final_norm, 1, s.h.data() + static_cast<int64_t>(i) * hidden);
+  // x stays as it is: a row may be asked for again.
+  const auto input = [&](int64_t i, float* sum) {
+    const float* x = s.x.data() + rows[static_cast<size_t>(i)] * hidden;
+    const float* h = s.h.data() + rows[static_cast<size_t>(i)] * hidden;
+    for (int64_t j = 0; j < hidden; ++j) sum[j] = x[j] + h[j];
+    return norm(sum, model_.weights.final_norm, sum);
+  };
   // The rows that give logits are few and the head is wide: decode rows, whatever they were in the layers.
-  const auto count = static_cast<int64_t>(rows.size());
-  linear(s.h.data(), count, count, std::array<Output, 1>{{{model_.weights.head, out.data()}}});
+  const RowCounts counts{.decode = static_cast<int64_t>(rows.size())};
+  linear(Stage::kHead, counts, input, {{model_.weights.head, out.data()}});
 }
 
 // Lays out the batch row by row: embeddings, angles, and where keys and values go.
@@ -193,12 +209,15 @@ void Decoder::place(std::span<const SequenceRows> batch) {
   s.rows.clear();
   s.pages.clear();
   s.views.clear();
-  decode_rows_ = 0;
+  batch_ = {};
   const int64_t page_tokens = cache_.shape().layout.page_tokens;
   for (const SequenceRows& sequence : batch) {
+    const auto count = static_cast<int64_t>(sequence.tokens.size());
     if (sequence.role == RowRole::kDecode) {
-      assert(decode_rows_ == static_cast<int64_t>(s.rows.size()) && "decode rows come first");
-      decode_rows_ += static_cast<int64_t>(sequence.tokens.size());
+      assert(batch_.prompt == 0 && "decode rows come first");
+      batch_.decode += count;
+    } else {
+      batch_.prompt += count;
     }
     for (size_t i = 0; i < sequence.tokens.size(); ++i) {
       const int64_t position = sequence.position + static_cast<int64_t>(i);
@@ -231,63 +250,107 @@ void Decoder::place(std::span<const SequenceRows> batch) {
   pool_.parallel_for(static_cast<int64_t>(s.rows.size()), 1, body);
 }
 
-void Decoder::norm(const float* x, const std::vector<float>& weight, int64_t rows, float* out) {
-  const StageTimer timer(clock_, Stage::kNorm);
-  const auto width = static_cast<int64_t>(weight.size());
-  const auto body = [&](int64_t begin, int64_t end, int) {
-    kernels_.rmsnorm(x + begin * width, weight.data(), model_.config.rms_norm_eps, end - begin, width,
-                     out + begin * width);
-  };
-  pool_.parallel_for(rows, std::max<int64_t>(1, kElementGrain / width), body);
+// Of one row: x += h.
+void Decoder::add_to_residual(int64_t row) {
+  const int64_t hidden = model_.config.hidden;
+  float* x = work_->x.data() + row * hidden;
+  const float* h = work_->h.data() + row * hidden;
+  for (int64_t i = 0; i < hidden; ++i) x[i] += h[i];
 }
 
-void Decoder::linear(const float* x, int64_t rows, int64_t decode_rows, std::span<const Output> outputs) {
-  if (tap_ != nullptr)
-    for (const Output& o : outputs)
-      (*tap_)(o.linear.name, {x, static_cast<size_t>(rows * o.linear.k)}, rows, o.linear.k);
-  // Neighbours that round the input alike share the rounding and one parallel loop.
-  for (size_t first = 0, last; first < outputs.size(); first = last) {
-    last = first + 1;
-    while (last < outputs.size() && outputs[last].linear.same_input_as(outputs[first].linear)) ++last;
-    const std::span<const Output> group = outputs.subspan(first, last - first);
-    const PackedLinear& w = group[0].linear;
+// Of one row; `out` may be x.
+const float* Decoder::norm(const float* x, const std::vector<float>& weight, float* out) const {
+  kernels_.rmsnorm(x, weight.data(), model_.config.rms_norm_eps, 1, static_cast<int64_t>(weight.size()), out);
+  return out;
+}
+
+void Decoder::linear(Stage stage, const RowCounts& rows, const RowSource& input, std::initializer_list<Output> list) {
+  const std::span<const Output> outputs(list.begin(), list.size());
+  std::vector<float> shown;  // [rows, k], only for a tap
+  const auto shown_row = [&](int64_t r, float*) { return shown.data() + r * outputs[0].linear.k; };
+  if (tap_ != nullptr) shown = show_to_tap(rows.all(), input, outputs);
+  {
+    const StageTimer timer(clock_, stage);
+    place_rounded(rows, outputs);
+    round_input(rows, tap_ != nullptr ? RowSource(shown_row) : input);
+  }
+  const StageTimer timer(clock_, Stage::kLinear);
+  for (const RoundedInput& in : work_->inputs) {
+    const PackedLinear& w = in.outputs[0].linear;
     if (w.kernel == w.prompt_kernel) {  // the role makes no difference: one pass over the weights for all rows
-      linear_rows(x, {RowRole::kDecode, 0, rows}, group);
+      multiply({RowRole::kDecode, 0, rows.all()}, in.outputs, in.decode_rows);
     } else {
-      if (decode_rows > 0) linear_rows(x, {RowRole::kDecode, 0, decode_rows}, group);
-      if (decode_rows < rows) linear_rows(x, {RowRole::kPrompt, decode_rows, rows - decode_rows}, group);
+      if (rows.decode > 0) multiply({RowRole::kDecode, 0, rows.decode}, in.outputs, in.decode_rows);
+      if (rows.prompt > 0) multiply({RowRole::kPrompt, rows.decode, rows.prompt}, in.outputs, in.prompt_rows);
     }
   }
 }
 
-void Decoder::linear_rows(const float* x, const Rows& rows, std::span<const Output> outputs) {
-  round_input(outputs[0].linear, x + rows.first * outputs[0].linear.k, rows);
-  multiply(rows, outputs);
+// A tap sees all rows of an input at once, and then they are read from there.
+std::vector<float> Decoder::show_to_tap(int64_t rows, const RowSource& input, std::span<const Output> outputs) {
+  const int64_t k = outputs[0].linear.k;
+  std::vector<float> x(static_cast<size_t>(rows * k));
+  const auto body = [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* row = input(r, x.data() + r * k);
+      if (row != x.data() + r * k) std::copy_n(row, k, x.data() + r * k);
+    }
+  };
+  pool_.parallel_for(rows, 1, body);
+  for (const Output& o : outputs) (*tap_)(o.linear.name, x, rows, k);
+  return x;
 }
 
-void Decoder::round_input(const PackedLinear& linear, const float* x, const Rows& rows) {
-  const StageTimer timer(clock_, Stage::kRounding);
+// Divides the memory of rounded rows. Neighbours that round alike share them, and later one parallel loop.
+void Decoder::place_rounded(const RowCounts& rows, std::span<const Output> outputs) {
   Workspace& s = *work_;
-  const LinearKernel& kernel = linear.kernel_for(rows.role);
-  const size_t row_bytes = kernel.activation_bytes(linear.k);
-  const float* pre_scale = linear.pre_scale ? linear.pre_scale->data() : nullptr;
-  const auto body = [&](int64_t begin, int64_t end, int) {
-    const float* from = x + begin * linear.k;
-    if (pre_scale != nullptr) {
-      float* scaled = s.pre_scaled.data() + begin * linear.k;
-      for (int64_t i = 0; i < (end - begin) * linear.k; ++i) scaled[i] = from[i] * pre_scale[i % linear.k];
-      from = scaled;
+  s.inputs.clear();
+  std::byte* at = s.rounded.mutable_as<std::byte>();
+  for (size_t first = 0, last; first < outputs.size(); first = last) {
+    const PackedLinear& w = outputs[first].linear;
+    last = first + 1;
+    while (last < outputs.size() && outputs[last].linear.same_input_as(w)) ++last;
+    std::byte* prompt_rows = at + static_cast<size_t>(rows.decode) * w.kernel->activation_bytes(w.k);
+    s.inputs.push_back({outputs.subspan(first, last - first), at, prompt_rows});
+    at = prompt_rows + static_cast<size_t>(rows.prompt) * w.prompt_kernel->activation_bytes(w.k);
+  }
+  assert(at <= s.rounded.as<std::byte>() + s.rounded.size());
+}
+
+// Each row is made once and rounded for all its linears.
+void Decoder::round_input(const RowCounts& rows, const RowSource& input) {
+  Workspace& s = *work_;
+  const auto body = [&](int64_t begin, int64_t end, int thread) {
+    float* scratch = s.scratch.data() + static_cast<size_t>(thread) * s.scratch_floats;
+    for (int64_t r = begin; r < end; ++r) {
+      const float* row = input(r, scratch);
+      for (const RoundedInput& in : s.inputs) {
+        if (r < rows.decode) {
+          round_row(in.outputs[0].linear, RowRole::kDecode, row, scratch + s.input_floats, in.decode_rows, r);
+        } else {
+          round_row(in.outputs[0].linear, RowRole::kPrompt, row, scratch + s.input_floats, in.prompt_rows,
+                    r - rows.decode);
+        }
+      }
     }
-    kernel.quantize(from, end - begin, linear.k, linear.activation_scale,
-                    s.rounded.mutable_as<std::byte>() + static_cast<size_t>(begin) * row_bytes);
   };
-  pool_.parallel_for(rows.count, 1, body);
+  pool_.parallel_for(rows.all(), 1, body);
+}
+
+// `row` as row `index` of `rounded`; `scaled` [k]: scratch.
+void Decoder::round_row(const PackedLinear& w, RowRole role, const float* row, float* scaled, std::byte* rounded,
+                        int64_t index) {
+  const LinearKernel& kernel = w.kernel_for(role);
+  if (w.pre_scale) {
+    const float* pre_scale = w.pre_scale->data();
+    for (int64_t i = 0; i < w.k; ++i) scaled[i] = row[i] * pre_scale[i];
+    row = scaled;
+  }
+  kernel.quantize(row, 1, w.k, w.activation_scale, rounded + static_cast<size_t>(index) * kernel.activation_bytes(w.k));
 }
 
 // The rounded input times each weight, split by output features over all of them at once.
-void Decoder::multiply(const Rows& rows, std::span<const Output> outputs) {
-  const StageTimer timer(clock_, Stage::kLinear);
-  const std::byte* input = work_->rounded.as<std::byte>();
+void Decoder::multiply(const Rows& rows, std::span<const Output> outputs, const std::byte* input) {
   const int64_t tile = outputs[0].linear.kernel_for(rows.role).row_tile;
   const auto tiles = [tile](const Output& o) { return (o.linear.n + tile - 1) / tile; };
   int64_t total = 0;
@@ -424,27 +487,6 @@ void Decoder::attention(const LayerWeights& w, int64_t layer) {
     }
   };
   pool_.parallel_for(static_cast<int64_t>(s.merges.size()), 1, merge);
-}
-
-void Decoder::silu_mul() {
-  const StageTimer timer(clock_, Stage::kActivation);
-  Workspace& s = *work_;
-  const auto body = [&](int64_t begin, int64_t end, int) {
-    kernels_.silu_mul(s.gate.data() + begin, s.up.data() + begin, end - begin, s.gate.data() + begin);
-  };
-  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.intermediate, kElementGrain, body);
-}
-
-// x += h.
-void Decoder::add_to_residual() {
-  const StageTimer timer(clock_, Stage::kResidual);
-  Workspace& s = *work_;
-  const auto body = [&](int64_t begin, int64_t end, int) {
-    float* x = s.x.data();
-    const float* h = s.h.data();
-    for (int64_t i = begin; i < end; ++i) x[i] += h[i];
-  };
-  pool_.parallel_for(static_cast<int64_t>(s.rows.size()) * model_.config.hidden, kElementGrain, body);
 }
 
 }  // namespace halfbyte

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "kernels/api.h"
 #include "model/facts.h"
 #include "model/kv_cache.h"
+#include "model/row_source.h"
 #include "model/stage_clock.h"
 #include "model/weights.h"
 
@@ -63,22 +65,37 @@ class Decoder {
     const PackedLinear& linear;
     float* y;  // [rows, linear.n]
   };
-
-  void place(std::span<const SequenceRows> batch);
-  void run_layer(const LayerWeights& w, int64_t layer);
-  void norm(const float* x, const std::vector<float>& weight, int64_t rows, float* out);
-  // Consecutive rows of the batch that one kernel runs.
+  // Rows that run together, decode rows before prompt rows.
+  struct RowCounts {
+    int64_t decode = 0, prompt = 0;
+    int64_t all() const { return decode + prompt; }
+  };
+  // Consecutive ones of them that one kernel runs.
   struct Rows {
     RowRole role;
     int64_t first;
     int64_t count;
   };
+  // Linears that round their input alike, and its rows in their kernels' form.
+  struct RoundedInput {
+    std::span<const Output> outputs;
+    std::byte* decode_rows;
+    std::byte* prompt_rows;
+  };
 
-  // y = linear(x) for linears that share their input x [rows, k], of which the first `decode_rows` are decode rows.
-  void linear(const float* x, int64_t rows, int64_t decode_rows, std::span<const Output> outputs);
-  void linear_rows(const float* x, const Rows& rows, std::span<const Output> outputs);
-  void round_input(const PackedLinear& linear, const float* x, const Rows& rows);
-  void multiply(const Rows& rows, std::span<const Output> outputs);
+  void place(std::span<const SequenceRows> batch);
+  void run_layer(const LayerWeights& w, int64_t layer);
+  void add_to_residual(int64_t row);
+  const float* norm(const float* x, const std::vector<float>& weight, float* out) const;
+
+  // y = linear(x) for linears that share their input x. `stage`: of making and rounding it.
+  void linear(Stage stage, const RowCounts& rows, const RowSource& input, std::initializer_list<Output> outputs);
+  std::vector<float> show_to_tap(int64_t rows, const RowSource& input, std::span<const Output> outputs);
+  void place_rounded(const RowCounts& rows, std::span<const Output> outputs);
+  void round_input(const RowCounts& rows, const RowSource& input);
+  static void round_row(const PackedLinear& w, RowRole role, const float* row, float* scaled, std::byte* rounded,
+                        int64_t index);
+  void multiply(const Rows& rows, std::span<const Output> outputs, const std::byte* input);
   void multiply_range(const Output& output, const std::byte* input, const Rows& rows, int64_t begin, int64_t end);
   void rotate_and_append(const LayerWeights& w, int64_t layer);
   const AttentionKernels& attention_of(RowRole role) const {
@@ -86,8 +103,6 @@ class Decoder {
   }
   void plan_attention(std::span<const SequenceRows> batch);
   void attention(const LayerWeights& w, int64_t layer);
-  void silu_mul();
-  void add_to_residual();
 
   const Model::Impl& model_;
   const VectorKernels& kernels_;
@@ -95,7 +110,7 @@ class Decoder {
   KvCache& cache_;
   DecoderLimits limits_;
   const LinearTap* tap_ = nullptr;  // of the running call
-  int64_t decode_rows_ = 0;         // of the batch
+  RowCounts batch_;                 // of the last forward()
   StageClock* clock_ = nullptr;
   std::unique_ptr<Workspace> work_;
 };

@@ -13,7 +13,7 @@ struct ModelFacts {
   ModelConfig config;
   PrecisionPlan plan;
   Isa isa = Isa::kRef;
-  size_t rounded_row_bytes = 0;  // of the widest input of any linear, as its kernel reads it
+  size_t rounded_row_bytes = 0;  // most that a row takes as the kernels of all linears that share it read it
   int64_t pre_scaled_width = 0;  // the widest input that is multiplied by a pre-scale first; 0: none
 };
 

@@ -119,6 +119,10 @@ class Planner {
     HB_TRY(linear(prefix + "mlp.gate_proj", c.intermediate, c.hidden, c.mlp_bias, layer.gate));
     HB_TRY(linear(prefix + "mlp.up_proj", c.intermediate, c.hidden, c.mlp_bias, layer.up));
     HB_TRY(linear(prefix + "mlp.down_proj", c.hidden, c.intermediate, c.mlp_bias, layer.down));
+    measure_input({&layer.q, &layer.k, &layer.v});
+    measure_input({&layer.o});
+    measure_input({&layer.gate, &layer.up});
+    measure_input({&layer.down});
     layer.key_scale = kv_scale(prefix, "k");
     layer.value_scale = kv_scale(prefix, "v");
     return {};
@@ -148,8 +152,10 @@ class Planner {
     if (out_.tied_head)  // a tied file may hold the copy
       for (const TensorInfo& t : tensors().tensors())
         if (t.name.starts_with(std::string(kHead) + ".")) used_.insert(t.name);
-    return linear(std::string(out_.tied_head ? kEmbedding : kHead), c.vocab, c.hidden, /*bias=*/false, out_.head,
-                  kHead);
+    HB_TRY(
+        linear(std::string(out_.tied_head ? kEmbedding : kHead), c.vocab, c.hidden, /*bias=*/false, out_.head, kHead));
+    measure_input({&out_.head});
+    return {};
   }
 
   Status linear(const std::string& module, int64_t n, int64_t k, bool bias, LinearTask& task,
@@ -233,8 +239,6 @@ class Planner {
     if (is_head) f.head = task.packed_bytes;
     f.shared_staging = std::max(f.shared_staging, task.shared_staging);
     f.thread_staging = std::max(f.thread_staging, task.thread_staging);
-    for (const LinearKernel* kernel : {task.kernel, task.prompt_kernel})
-      out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, kernel->activation_bytes(facts.k));
     if (facts.bias != nullptr) f.small += static_cast<uint64_t>(facts.n) * sizeof(float);
     if (facts.pre_scale != nullptr) {
       f.small += static_cast<uint64_t>(facts.k) * sizeof(float);
@@ -242,6 +246,14 @@ class Planner {
     }
     if (!is_head || !out_.tied_head) out_.parameters += facts.n * facts.k;
     if (facts.bias != nullptr) out_.parameters += facts.n;
+  }
+
+  // Of linears that share an input. Each may round it in its own way: their scales are not read yet.
+  void measure_input(std::initializer_list<const LinearTask*> tasks) {
+    size_t bytes = 0;
+    for (const LinearTask* t : tasks)
+      bytes += std::max(t->kernel->activation_bytes(t->facts.k), t->prompt_kernel->activation_bytes(t->facts.k));
+    out_.rounded_row_bytes = std::max(out_.rounded_row_bytes, bytes);
   }
 
   Status refuse_unknown_tensors() const {

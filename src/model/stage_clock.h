@@ -9,20 +9,20 @@
 
 namespace halfbyte {
 
+// What makes a linear's input is done a row at a time together with the rounding to its kernel's form, and timed together.
 enum class Stage : uint8_t {
   kEmbedding,  // and the angles of positions
-  kNorm,       // of the residual stream
-  kRounding,   // of the linears' inputs to their kernels' form
+  kNorm,       // additions to the residual stream, its norms, and their rounding for q, k, v, gate and up
   kLinear,     // the products
   kRotation,   // norms of q and k, rotation, keys and values into the cache
   kAttention,
-  kActivation,  // SiLU times up
-  kResidual,    // additions to the residual stream
-  kHead,        // final norm, rounding and product
+  kRounding,    // of attention's results
+  kActivation,  // SiLU times up, and its rounding
+  kHead,        // the last addition, final norm, rounding and product
   kSampling,
 };
-inline constexpr std::array kStageNames = {"embedding", "norm",       "rounding", "linear", "rotation",
-                                           "attention", "activation", "residual", "head",   "sampling"};
+inline constexpr std::array kStageNames = {"embedding", "norm",       "linear", "rotation", "attention",
+                                           "rounding",  "activation", "head",   "sampling"};
 
 // Not thread-safe.
 class StageClock {

@@ -329,6 +329,34 @@ TEST(Engine, TapsSeeEveryLinearsInputDuringScore) {
   EXPECT_TRUE(rows.empty()) << "a tap belongs to score()";
 }
 
+TEST(Engine, LinearsOfOneInputMayRoundItEachInItsOwnWay) {
+  // A tap has every input made once, in memory; without one a row is made where it is rounded, for all its linears.
+  for (const char* kernels : {"ref", ""}) {
+    const auto mixed = tiny_model("qwen3",
+                                  "w4a16,layers.0.*.k_proj:activations=fp4,layers.*.v_proj:weights=bf16,"
+                                  "layers.1.*.q_proj:activations=fp8,layers.*.up_proj:activations=fp4",
+                                  kernels);
+    auto engine = std::move(*Engine::create(mixed, {.prefill_chunk = 4, .threads = 2}));
+    ScoreOptions options;
+    options.logits = true;
+    const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6, 7};
+    const auto fused = engine->score(tokens, options);
+    ASSERT_TRUE(fused.ok()) << fused.status().message();
+    std::map<std::string, std::vector<float>> inputs;
+    engine->set_tap([&](const std::string& linear, std::span<const float> x, int64_t, int64_t) {
+      inputs[linear].insert(inputs[linear].end(), x.begin(), x.end());
+    });
+    const auto tapped = engine->score(tokens, options);
+    ASSERT_TRUE(tapped.ok()) << tapped.status().message();
+    EXPECT_EQ(fused->logits, tapped->logits) << kernels;
+    for (const std::string layer : {"layers.0.", "layers.1."}) {
+      EXPECT_EQ(inputs.at(layer + "self_attn.q_proj"), inputs.at(layer + "self_attn.k_proj"));
+      EXPECT_EQ(inputs.at(layer + "self_attn.q_proj"), inputs.at(layer + "self_attn.v_proj"));
+      EXPECT_EQ(inputs.at(layer + "mlp.gate_proj"), inputs.at(layer + "mlp.up_proj"));
+    }
+  }
+}
+
 TEST(Engine, StageTimesAddUpToTheStepsAndComeOnlyWhenAsked) {
   EXPECT_TRUE(make()->stage_times().empty());
   const auto engine = make({.stage_times = true});

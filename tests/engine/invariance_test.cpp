@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "halfbyte/engine.h"
 #include "kernels/registry.h"
+#include "model/model_impl.h"
 #include "support/tiny_synthetic.h"
 
 namespace halfbyte {
@@ -136,6 +137,27 @@ TEST_P(Invariance, CompanyChunksAndThreadsChangeNothing) {
         }
       }
     }
+  }
+}
+
+// Where decode and prompt rows have kernels of their own, both round their rows of one input apart. Here the two are equal,
+// and so must be the results.
+TEST(Kernels, OfEachRoleRunBesideEachOther) {
+  for (const char* plan : {"w4a16", "w4a4,layers.0.*.k_proj:activations=bf16"}) {
+    const auto model = tiny_model("qwen3", plan), twins = tiny_model("qwen3", plan);
+    std::map<const LinearKernel*, LinearKernel> copies;
+    for (LayerWeights& l : const_cast<ModelWeights&>(twins->impl().weights).layers)
+      for (PackedLinear* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down})
+        w->prompt_kernel = &copies.emplace(w->kernel, *w->kernel).first->second;
+    EngineOptions options;
+    options.context = 96;
+    options.kv_tokens = 8 * 96;
+    options.prefill_chunk = 8;
+    options.threads = 2;
+    std::vector<GenerateRequest> requests;
+    for (uint64_t i = 0; i < 8; ++i) requests.push_back(request(i));
+    const std::vector<Trace> expected = run(model, requests, options), got = run(twins, requests, options);
+    for (size_t i = 0; i < requests.size(); ++i) EXPECT_TRUE(got[i] == expected[i]) << plan << ", request " << i;
   }
 }
 

@@ -51,10 +51,8 @@ void rope(float* x, const float* cos, const float* sin, int64_t heads, int64_t h
 }
 
 HB_ALWAYS_INLINE __m256 silu_times(__m256 x, __m256 up) {
-  const __m256 positive = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GE_OQ);
-  const __m256 negated = _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
-  const __m256 e = exp32(_mm256_blendv_ps(x, negated, positive));
-  const __m256 top = _mm256_blendv_ps(_mm256_mul_ps(x, e), x, positive);
+  const __m256 e = exp32(_mm256_or_ps(x, _mm256_set1_ps(-0.0f)));  // of -|x|
+  const __m256 top = _mm256_blendv_ps(x, _mm256_mul_ps(x, e), x);  // by the sign; -0 and NaN are the same either way
   return _mm256_mul_ps(_mm256_div_ps(top, _mm256_add_ps(_mm256_set1_ps(1.0f), e)), up);
 }
 
