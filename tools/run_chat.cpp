@@ -18,7 +18,8 @@ namespace {
 
 constexpr const char* kHelp =
     "  /set parameter NAME VALUE   temperature, top_p, top_k, min_p, repetition_penalty, frequency_penalty,\n"
-    "                              presence_penalty, seed, max_tokens\n"
+    "                              presence_penalty, marker_penalty, seed, max_tokens, stop_on_loop (on, off),\n"
+    "                              policy (fixed, reset and its ablations)\n"
     "  /set system TEXT            system message, from the next conversation on (starts one)\n"
     "  /set think | nothink        the model's reasoning, where its template has a switch\n"
     "  /set verbose | quiet        print the rates of each answer, or do not\n"
@@ -38,7 +39,7 @@ bool starts_with_word(std::string_view& text, std::string_view word) {
 class Session {
  public:
   Session(Chat& chat, const RunOptions& options)
-      : chat_(chat), verbose_(options.verbose || !options.quiet), raw_(options.raw) {
+      : chat_(chat), policy_(options.policy), verbose_(options.verbose || !options.quiet), raw_(options.raw) {
     show_reasoning_ = options.reasoning != "hide";
     start_conversation();
   }
@@ -140,37 +141,74 @@ class Session {
     const std::string_view name = text.substr(0, space);
     std::string_view value = text.substr(space);
     value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-    SamplingParams changed = chat_.completion.sampling;
-    int64_t max_tokens = chat_.completion.max_tokens;
-    HB_TRY(read_parameter(name, value, changed, max_tokens));
-    HB_TRY(check_sampling(changed, chat_.model->summary().vocab));
-    chat_.completion.sampling = changed;
-    chat_.completion.max_tokens = max_tokens;
-    print_err(name == "max_tokens" ? fmt::format("  {:<9} {}\n", name, max_tokens)
-                                   : fmt::format("  {:<9} {}\n", "sampling", sampling_line(chat_)));
+    Answering changed{chat_.completion, chat_.policy_source};
+    HB_TRY(read_parameter(name, value, changed));
+    HB_TRY(check_sampling(changed.completion.sampling, chat_.model->summary().vocab));
+    chat_.completion = std::move(changed.completion);
+    chat_.policy_source = std::move(changed.policy_source);
+    if (name == "max_tokens") {
+      print_err(fmt::format("  {:<9} {}\n", name, chat_.completion.max_tokens));
+    } else if (name == "stop_on_loop") {
+      print_err(fmt::format("  {} {}\n", name, chat_.completion.stop_on_loop ? "on" : "off"));
+    } else {
+      print_err(fmt::format("  {:<9} {}\n", "sampling", sampling_line(chat_)));
+    }
     return {};
   }
 
-  static Status read_parameter(std::string_view name, std::string_view value, SamplingParams& p, int64_t& max_tokens) {
-    const std::array<std::pair<std::string_view, float*>, 6> reals{{{"temperature", &p.temperature},
+  struct Answering {
+    CompletionOptions completion;
+    std::string policy_source;
+  };
+
+  Status read_parameter(std::string_view name, std::string_view value, Answering& changed) const {
+    SamplingParams& p = changed.completion.sampling;
+    const std::array<std::pair<std::string_view, float*>, 7> reals{{{"temperature", &p.temperature},
                                                                     {"top_p", &p.top_p},
                                                                     {"min_p", &p.min_p},
                                                                     {"repetition_penalty", &p.repetition_penalty},
                                                                     {"frequency_penalty", &p.frequency_penalty},
-                                                                    {"presence_penalty", &p.presence_penalty}}};
-    const bool whole = name == "top_k" || name == "seed" || name == "max_tokens";
+                                                                    {"presence_penalty", &p.presence_penalty},
+                                                                    {"marker_penalty", &p.marker_penalty}}};
+    constexpr std::array<std::string_view, 5> kOthers{"top_k", "seed", "max_tokens", "policy", "stop_on_loop"};
     const auto real = std::ranges::find(reals, name, &std::pair<std::string_view, float*>::first);
-    if (!whole && real == reals.end()) {
+    if (std::ranges::find(kOthers, name) == kOthers.end() && real == reals.end()) {
       return invalid_argument(name.empty() ? "/set parameter needs a name and a value; /? lists them"
                                            : fmt::format("unknown parameter {}; /? lists them", quote(name)));
     }
     if (value.empty()) return invalid_argument(fmt::format("{}: the value is missing", name));
     if (name == "temperature" && p.policy.rule != TemperatureRule::kFixed)
-      return invalid_argument(fmt::format("the policy {} chooses the temperature", name_of(p.policy.rule)));
+      return invalid_argument(
+          fmt::format("the policy {} chooses the temperature; /set parameter policy fixed", name_of(p.policy.rule)));
+    if (name == "policy") return read_policy(value, changed);
+    if (name == "stop_on_loop") {
+      if (value != "on" && value != "off")
+        return invalid_argument(fmt::format("stop_on_loop: found {}, expected on or off", quote(value)));
+      changed.completion.stop_on_loop = value == "on";
+      return {};
+    }
     if (name == "top_k") return parse_number(name, value, p.top_k);
     if (name == "seed") return parse_number(name, value, p.seed);
-    if (name == "max_tokens") return read_size(std::string(value), "max_tokens", max_tokens);
-    return parse_number(name, value, *real->second);
+    if (name == "max_tokens") return read_size(std::string(value), "max_tokens", changed.completion.max_tokens);
+    HB_TRY(parse_number(name, value, *real->second));
+    return name == "marker_penalty" ? read_markers(p) : Status();
+  }
+
+  // A rule with the values that the model or the command's --reset- flags give it.
+  Status read_policy(std::string_view rule, Answering& changed) const {
+    PolicyOptions asked = rule == "fixed" ? PolicyOptions() : policy_;
+    asked.rule = rule;
+    HB_ASSIGN(ChosenPolicy chosen, choose_policy(asked, *chat_.model, /*temperature_given=*/false));
+    changed.completion.sampling.policy = chosen.policy;
+    changed.policy_source = std::move(chosen.source);
+    return {};
+  }
+
+  // The words that the penalty is for.
+  Status read_markers(SamplingParams& p) const {
+    if (!(p.marker_penalty >= 0 && p.marker_penalty <= 100))
+      return invalid_argument("marker_penalty: expected a number from 0 to 100");
+    return set_marker_penalty({.marker_penalty = p.marker_penalty}, *chat_.model, chat_.text, p);
   }
 
   template <class T>
@@ -228,6 +266,7 @@ class Session {
   }
 
   Chat& chat_;
+  PolicyOptions policy_;  // the command's flags
   LineEditor editor_;
   std::vector<ChatMessage> messages_;
   bool verbose_, raw_, show_reasoning_ = true;

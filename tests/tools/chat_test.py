@@ -2,6 +2,7 @@
 
 import re
 
+import tiny_chat
 from terminal import Terminal
 
 GREY, PLAIN = "\033[90m", "\033[0m"
@@ -97,8 +98,16 @@ def test_a_parameter_is_refused_when_it_is_set_and_the_old_one_stays(model):
     assert "Done" in ask(t, "Hi")
     t.send("/bye\n")
     assert t.finish() == 0
-    t = start(model, "--policy", "reset")
-    assert "error: the policy reset chooses the temperature" in ask(t, "/set parameter temperature 0.5")
+    t = start(model, "--policy", "reset", "--reset-tau0", "2")
+    assert "error: the policy reset chooses the temperature; /set parameter policy fixed" in ask(t, "/set parameter temperature 0.5")
+    assert "sampling  temperature 0.5, seed" in ask(t, "/set parameter policy fixed") + ask(t, "/set parameter temperature 0.5")
+    assert "sampling  token: tau0 2, t_low 0.3," in ask(t, "/set parameter policy token"), "the flags' values, another rule"
+    assert "error:" in ask(t, "/set parameter policy tomorrow") and "token: tau0 2" in ask(t, "/show")
+    assert "min-p 0.25" in ask(t, "/set parameter min_p 0.25") and "top-k 5" in ask(t, "/set parameter top_k 5")
+    assert "error: --marker-penalty: no marker word" in ask(t, "/set parameter marker_penalty 1")
+    assert "error: marker_penalty: expected a number from 0 to 100" in ask(t, "/set parameter marker_penalty -1")
+    assert "error: stop_on_loop: found 'maybe', expected on or off" in ask(t, "/set parameter stop_on_loop maybe")
+    assert "stop_on_loop on" in ask(t, "/set parameter stop_on_loop on")
     t.send("/bye\n")
     assert t.finish() == 0
 
@@ -165,3 +174,16 @@ def test_one_answer_on_a_terminal_says_what_it_did(model):
     t = Terminal("run", model, "Hi", "--quiet")
     assert t.finish() == 0
     assert "sampling" not in t.seen and "Done" in t.seen
+
+
+def test_the_newer_ways_of_drawing_can_be_set(tmp_path):
+    """A model with a marker word that goes round for ever: the penalty is taken, and the loop is where the answer ends."""
+    folder = tiny_chat.write_model_of(tmp_path / "model", [["\n", "wait", "k", "wait"]], "wait")
+    t = start(folder, "--max-tokens", "200")
+    assert "200 tokens" in ask(t, "Hi")
+    assert "stop_on_loop on" in ask(t, "/set parameter stop_on_loop on")
+    assert ", loop" in ask(t, "Hi")
+    assert "greedy, marker penalty 3" in ask(t, "/set parameter marker_penalty 3")
+    assert "marker penalty" not in ask(t, "/set parameter marker_penalty 0")
+    t.send("/bye\n")
+    assert t.finish() == 0

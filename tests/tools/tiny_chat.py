@@ -130,17 +130,20 @@ def write_model(folder, generation=None, template=TEMPLATE, **config_changes):
     return str(folder)
 
 
-def write_model_that_says(folder, text):
-    """One that thinks "k" and then answers every message with this text, which is a token of its vocabulary."""
+def write_model_of(folder, own_chains, *words):
+    """One with chains of its own, and these words as tokens beside the others."""
     global CHAINS, VOCAB
-    chains, vocab = CHAINS, VOCAB
-    CHAINS, VOCAB = [["\n", "<think>", "k", "</think>", text, "<|im_end|>"]], VOCAB + 1
-    ADDED.append(text)
+    chains, vocab, added = CHAINS, VOCAB, list(ADDED)
+    CHAINS, VOCAB, ADDED[:] = own_chains, VOCAB + len(words), [*ADDED, *words]
     try:
         return write_model(folder)
     finally:
-        CHAINS, VOCAB = chains, vocab
-        ADDED.remove(text)
+        CHAINS, VOCAB, ADDED[:] = chains, vocab, added
+
+
+def write_model_that_says(folder, text):
+    """One that thinks "k" and then answers every message with this text."""
+    return write_model_of(folder, [["\n", "<think>", "k", "</think>", text, "<|im_end|>"]], text)
 
 
 def write_wide_model(folder):
