@@ -183,14 +183,14 @@ void quantize_a16(const float* x, int64_t rows, int64_t k, std::byte* out) {
     *row.alpha = 1.0f;
     for (int64_t b = 0; b < blocks; ++b) {
       auto e = Elements<L::kBlock>::load(x + b * L::kBlock, k - b * L::kBlock);
-      uint32_t amax = e.amax_bits();  // before rounding, so that no NaN turns into something else
+      const uint32_t exact_amax = e.amax_bits();  // before rounding, so that no NaN turns into something else
       for (__m256& v : e.v) {
         const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits(v), 16), set32(1));
         v = floats(
             _mm256_and_si256(_mm256_add_epi32(_mm256_add_epi32(bits(v), set32(0x7FFF)), odd), set32(0xFFFF0000u)));
       }
-      const uint32_t rounded_amax = e.amax_bits();  // rounding down never lowers the exponent, rounding up may raise it
-      amax = amax > rounded_amax ? amax : rounded_amax;
+      // The largest value stays the largest when all are rounded, and that may raise its exponent, never lower it.
+      const uint32_t amax = exact_amax + 0x7FFF + (exact_amax >> 16 & 1);
       const bool finite = amax < kInfinity;
       const uint32_t exponent = amax >> 23 > 63 ? amax >> 23 : 63;  // biased; E >= -64
       const uint32_t unit = L::kNvfp4 ? 1 : 0;                      // kUnit<2> is 2^-1
