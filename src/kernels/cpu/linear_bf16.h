@@ -1,7 +1,7 @@
 // y = x W^T for BF16, FP8 and FP32 weights (docs/numerics.md 3.3), once for both vector widths: `Isa` supplies the vectors.
 //
-// Bytes moved: n * k * sizeof(weight) once, and from the first-level cache once more for every Isa::kTokens tokens: as many
-// as have their sums in registers. The 32 partial sums by k mod 32 are a few vectors; the fold and the tail are the
+// Bytes moved: n * k * sizeof(weight) once, and from the caches once more for every group of tokens whose sums
+// (Isa::kSums of them) are in registers. The 32 partial sums by k mod 32 are a few vectors; the fold and the tail are the
 // contract's.
 #pragma once
 
@@ -39,8 +39,9 @@ struct LinearPlain {
   using Sums = typename Isa::Sums;  // the 32 partial sums
   static constexpr bool kBf16 = kFormat == WeightFormat::kBF16;
   static constexpr int64_t kMaxTokens = 8;
-  // Ahead of their use: of several tokens' weights, and of a single one's, which waits for memory only, into the first- and
-  // the second-level cache.
+  static constexpr int64_t kActivationBytes = 32 << 10;  // that stay in the first-level cache beside the weights
+  static constexpr int64_t kBlockRows = 16;              // and as many of the other half
+  // Asked for ahead of their use: weights of single rows, and of pairs into the first- and second-level cache.
   static constexpr int64_t kPrefetchBytes = 2048, kNearBytes = 1152, kFarBytes = 4608;
 
   static HB_ALWAYS_INLINE float weight_value(const Weight* w) {
@@ -78,7 +79,7 @@ struct LinearPlain {
         const Weight* at = w + r * w_stride + i;
         for (size_t line = 0; line < kRun * sizeof(Weight); line += 64) {
           const char* ahead = reinterpret_cast<const char*>(at) + line;
-          if constexpr (kTokens > 1) {
+          if constexpr (kRows == 1) {
             _mm_prefetch(ahead + kPrefetchBytes, _MM_HINT_T0);
           } else {
             _mm_prefetch(ahead + kNearBytes, _MM_HINT_T0);
@@ -119,29 +120,51 @@ struct LinearPlain {
     }
   }
 
-  // One token: two rows at a time, for enough sums that do not wait for each other. They lie far apart, so that each is a
-  // stream of memory of its own and what is asked for ahead is not what the other reads now.
-  static HB_ALWAYS_INLINE void one_token(const LinearCall& call) {
-    const int64_t part = (call.n_end - call.n_begin) / 2;
-    for (int64_t r = call.n_begin; r < call.n_begin + part; ++r) rows_at<2, 1>(call, r, part, 0);
-    for (int64_t r = call.n_begin + 2 * part; r < call.n_end; ++r) rows_at<1, 1>(call, r, 0, 0);
+  // Two rows at a time, the second `part` behind the first, for enough sums that do not wait for each other: far apart, so
+  // that each is a stream of memory of its own and what is asked for ahead is not what the other reads now.
+  template <int kTokens>
+  static HB_ALWAYS_INLINE void pairs(const LinearCall& call, int64_t begin, int64_t end, int64_t part, int64_t m) {
+    if constexpr (2 * kTokens <= Isa::kSums) {
+      for (int64_t r = begin; r < end; ++r) rows_at<2, kTokens>(call, r, part, m);
+    } else {
+      for (int64_t r = begin; r < end; ++r) rows_at<1, kTokens>(call, r, 0, m);
+      for (int64_t r = begin + part; r < end + part; ++r) rows_at<1, kTokens>(call, r, 0, m);
+    }
   }
 
-  // Weight row r against tokens m on, kTokens at a time as long as there are so many; then m is behind them.
-  template <int kTokens>
-  static HB_ALWAYS_INLINE void tokens(const LinearCall& call, int64_t r, int64_t& m) {
-    for (; m + kTokens <= call.rows; m += kTokens) rows_at<1, kTokens>(call, r, 0, m);
+  // Weight row r against all tokens.
+  static HB_ALWAYS_INLINE void row(const LinearCall& call, int64_t r) {
+    int64_t m = 0;
+    if constexpr (Isa::kSums >= 8) {
+      for (; m + 8 <= call.rows; m += 8) rows_at<1, 8>(call, r, 0, m);
+      for (; m + 4 <= call.rows; m += 4) rows_at<1, 4>(call, r, 0, m);
+    }
+    for (; m + 2 <= call.rows; m += 2) rows_at<1, 2>(call, r, 0, m);
+    for (; m < call.rows; ++m) rows_at<1, 1>(call, r, 0, m);
+  }
+
+  // Tokens whose activations do not fit the first-level cache together: those of a group do while it passes over a block of
+  // rows, which the next group finds in the second-level cache.
+  static HB_ALWAYS_INLINE void block(const LinearCall& call, int64_t begin, int64_t end, int64_t part) {
+    int64_t m = 0;
+    if constexpr (Isa::kSums >= 8) {
+      for (; m + 4 <= call.rows; m += 4) pairs<4>(call, begin, end, part, m);
+    }
+    for (; m + 2 <= call.rows; m += 2) pairs<2>(call, begin, end, part, m);
+    for (; m < call.rows; ++m) pairs<1>(call, begin, end, part, m);
   }
 
   static void run(const LinearCall& call) {
-    if (call.rows == 1) return one_token(call);
-    for (int64_t r = call.n_begin; r < call.n_end; ++r) {
-      int64_t m = 0;
-      if constexpr (Isa::kTokens >= 8) tokens<8>(call, r, m);
-      if constexpr (Isa::kTokens >= 4) tokens<4>(call, r, m);
-      tokens<2>(call, r, m);
-      tokens<1>(call, r, m);
+    const int64_t part = (call.n_end - call.n_begin) / 2, middle = call.n_begin + part;
+    int64_t r = call.n_begin;
+    if (call.rows == 1) {
+      pairs<1>(call, r, middle, part, 0);
+      r = middle + part;
+    } else if (call.rows * activation_stride(call.k) * 4 > kActivationBytes) {
+      for (; r < middle; r += kBlockRows) block(call, r, middle - r < kBlockRows ? middle : r + kBlockRows, part);
+      r = middle + part;
     }
+    for (; r < call.n_end; ++r) row(call, r);
   }
 
   template <bool kRound>

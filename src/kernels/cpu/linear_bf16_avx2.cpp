@@ -8,7 +8,7 @@ namespace {
 
 // Four vectors of 8. BF16: even k of both halves, then odd k.
 struct Avx2 {
-  static constexpr int kTokens = 2;
+  static constexpr int kSums = 2;  // that fit in the registers
   struct Sums {
     __m256 v[4];
   };

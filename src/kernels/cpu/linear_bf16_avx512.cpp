@@ -8,7 +8,7 @@ namespace {
 
 // Two vectors of 16. BF16: even k, then odd k.
 struct Avx512 {
-  static constexpr int kTokens = 8;
+  static constexpr int kSums = 8;  // that fit in the registers
   struct Sums {
     __m512 v[2];
   };
