@@ -83,8 +83,8 @@ class Evaluation {
 
   Status submit_more() {
     const auto most = static_cast<size_t>(options_.concurrent);
-    // Grading that does not keep up holds new samples back, so that no more than twice as many are in memory.
-    while (flights_.size() < most && grading_.open() < most && next_ < total()) {
+    // Grading that does not keep up holds new samples back, so that only about twice as many are in memory.
+    while (flights_.size() < most && grading_.open() < most + kGradingThreads && next_ < total()) {
       const Question& q = question(next_);
       HB_ASSIGN(const Prompt prompt, question_prompt(text_, q, options_.render));
       GenerateRequest request;

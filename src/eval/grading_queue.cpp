@@ -1,12 +1,18 @@
 #include "eval/grading_queue.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace halfbyte {
 
 GradingQueue::GradingQueue(int threads) {
-  for (int i = 0; i < std::max(threads, 1); ++i)
-    threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  try {
+    for (int i = 0; i < std::max(threads, 1); ++i)
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  } catch (const std::system_error&) {
+    const std::scoped_lock lock(mutex_);
+    if (threads_.empty()) error_ = resource_exhausted("the system refuses a thread that grades answers");
+  }
 }
 
 GradingQueue::~GradingQueue() {

@@ -25,6 +25,7 @@ class GradingQueue {
   using Grade = std::function<Result<SampleResult>(const std::stop_token& stop)>;
   using Graded = std::pair<size_t, SampleResult>;
 
+  // So many threads, or as many as the system gives; none is an error that take() returns.
   explicit GradingQueue(int threads);
   // Drops what waits, and asks what runs to stop.
   ~GradingQueue();

@@ -462,6 +462,27 @@ def test_code_that_waits_holds_no_sample_up(coder, whole_sandbox, tmp_path):
     assert [json.loads(line)["correct"] for line in out.read_text().splitlines()[1:]] == [True] * 6
 
 
+def test_a_grading_that_fails_ends_the_run(coder, whole_sandbox, tmp_path):
+    """The folder for runs goes away while the third answer's code waits; the run says so, and goes on once it is there again."""
+    runs, gone, out = tmp_path / "runs", tmp_path / "gone", tmp_path / "r.jsonl"
+    runs.mkdir()
+    questions = write_programs(tmp_path / "q.jsonl", 2, 3, -4, -6, 7)
+    command = [BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--allow-code", "--code-seconds", "100", "-o", out]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean_environment(TMPDIR=str(runs)))
+    waiting = started(running, runs, {-4, -6})  # both threads: the last answer's code has not begun
+    runs.rename(gone)
+    (gone / waiting[-6][0].name / "go").touch()
+    assert running.wait(timeout=PATIENCE) == 2
+    assert "the sandbox cannot make its folder" in running.stderr.read()
+    before = out.read_bytes()
+    assert before.count(b"\n") == 3, "what came before the waiting one"
+    runs.mkdir()
+    again = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=clean_environment(TMPDIR=str(runs)))
+    for folder, _ in started(again, runs, {-4, -6}).values():
+        (folder / "go").touch()
+    assert again.wait(timeout=PATIENCE) == 0 and out.read_bytes().startswith(before) and out.read_bytes().count(b"\n") == 6
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_the_run(coder, whole_sandbox, tmp_path, how):
     """Code that never ends, when Ctrl-C or a kill ends its grader."""
