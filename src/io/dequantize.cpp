@@ -9,9 +9,13 @@
 namespace halfbyte {
 namespace {
 
+const BlockDecoders& fastest() {
+  static const BlockDecoders& decoders = *block_decoders_here().back();
+  return decoders;
+}
+
 DecodeBlocksFn block_decoder(DType type) {
-  static const BlockDecoders& fastest = *block_decoders_here().back();
-  return fastest.decoder(type);
+  return fastest().decoder(type);
 }
 
 }  // namespace
@@ -37,6 +41,12 @@ void dequantize_row(DType type, std::span<const std::byte> in, std::span<float> 
       break;
     default: block_decoder(type)(p, n / dtype_info(type).block, out.data()); break;
   }
+}
+
+std::optional<float> largest_of_row(DType type, std::span<const std::byte> in) {
+  const LargestOfBlocksFn largest = fastest().largest(type);
+  if (largest == nullptr) return std::nullopt;
+  return largest(in.data(), in.size() / dtype_info(type).block_bytes);
 }
 
 }  // namespace halfbyte

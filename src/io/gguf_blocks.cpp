@@ -226,6 +226,101 @@ void q6_k(const std::byte* in, size_t blocks, float* out) {
   }
 }
 
+// The magnitude of a value as an integer that orders like it; a NaN is above all.
+uint32_t magnitude(float x) {
+  return bits_of(x) & 0x7FFFFFFFu;
+}
+
+uint32_t larger(uint32_t a, uint32_t b) {
+  return a < b ? b : a;
+}
+
+float largest_q4_0(const std::byte* in, size_t blocks) {
+  uint32_t largest = 0;
+  for (size_t b = 0; b < blocks; ++b, in += 18) {
+    const Bytes<16> q(in + 2);
+    uint8_t least = 15, most = 0;
+    for (int i = 0; i < 16; ++i) {
+      const auto low = static_cast<uint8_t>(q.at[i] & 15), high = static_cast<uint8_t>(q.at[i] >> 4);
+      const uint8_t less = low < high ? low : high, more = low < high ? high : low;
+      least = less < least ? less : least;
+      most = more > most ? more : most;
+    }
+    const float d = half(in);
+    largest = larger(largest,
+                     larger(magnitude(d * static_cast<float>(least - 8)), magnitude(d * static_cast<float>(most - 8))));
+  }
+  return float_of(largest);
+}
+
+float largest_q8_0(const std::byte* in, size_t blocks) {
+  uint32_t largest = 0;
+  for (size_t b = 0; b < blocks; ++b, in += 34) {
+    int8_t q[32];
+    std::memcpy(q, in + 2, sizeof q);
+    int8_t least = 127, most = -128;
+    for (int i = 0; i < 32; ++i) {
+      least = q[i] < least ? q[i] : least;
+      most = q[i] > most ? q[i] : most;
+    }
+    const float d = half(in);
+    largest =
+        larger(largest, larger(magnitude(d * static_cast<float>(least)), magnitude(d * static_cast<float>(most))));
+  }
+  return float_of(largest);
+}
+
+float largest_q4_k(const std::byte* in, size_t blocks) {
+  uint32_t largest = 0;
+  for (size_t b = 0; b < blocks; ++b, in += 144) {
+    const float d = half(in), m = half(in + 2);
+    for (int j = 0; j < 8; j += 2) {
+      const Bytes<32> q(in + 16 + 16 * j);
+      uint8_t least[2] = {15, 15}, most[2] = {0, 0};
+      for (int i = 0; i < 32; ++i) {
+        const auto low = static_cast<uint8_t>(q.at[i] & 15), high = static_cast<uint8_t>(q.at[i] >> 4);
+        least[0] = low < least[0] ? low : least[0];
+        most[0] = low > most[0] ? low : most[0];
+        least[1] = high < least[1] ? high : least[1];
+        most[1] = high > most[1] ? high : most[1];
+      }
+      for (int h = 0; h < 2; ++h) {
+        float s, t;
+        scale_and_min(in + 4, j + h, d, m, s, t);
+        largest = larger(largest, larger(magnitude(s * static_cast<float>(least[h]) - t),
+                                         magnitude(s * static_cast<float>(most[h]) - t)));
+      }
+    }
+  }
+  return float_of(largest);
+}
+
+float largest_q6_k(const std::byte* in, size_t blocks) {
+  uint32_t largest = 0;
+  for (size_t b = 0; b < blocks; ++b, in += 210) {
+    const float d = half(in + 208);
+    for (int part = 0; part < 2; ++part) {
+      const Bytes<64> low(in + 64 * part);
+      const Bytes<32> high(in + 128 + 32 * part);
+      for (int run = 0; run < 4; ++run) {
+        const int from = run % 2 * 32, nibble = run / 2 * 4;
+        for (int h = 0; h < 2; ++h) {
+          uint8_t least = 63, most = 0;
+          for (int i = 16 * h; i < 16 * h + 16; ++i) {
+            const auto q = static_cast<uint8_t>((low.at[from + i] >> nibble & 15) | (high.at[i] >> (2 * run) & 3) << 4);
+            least = q < least ? q : least;
+            most = q > most ? q : most;
+          }
+          const float s = d * static_cast<float>(static_cast<int8_t>(u8(in + 192 + 8 * part + 2 * run + h)));
+          largest = larger(largest, larger(magnitude(s * static_cast<float>(least - 32)),
+                                           magnitude(s * static_cast<float>(most - 32))));
+        }
+      }
+    }
+  }
+  return float_of(largest);
+}
+
 constexpr float kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                              -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
@@ -293,8 +388,18 @@ DecodeBlocksFn decoder(DType type) {
   }
 }
 
+LargestOfBlocksFn largest(DType type) {
+  switch (type) {
+    case DType::kQ4_0: return largest_q4_0;
+    case DType::kQ8_0: return largest_q8_0;
+    case DType::kQ4K: return largest_q4_k;
+    case DType::kQ6K: return largest_q6_k;
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
-const BlockDecoders HALFBYTE_BLOCK_DECODERS = {HALFBYTE_BLOCK_DECODERS_NAME, decoder};
+const BlockDecoders HALFBYTE_BLOCK_DECODERS = {HALFBYTE_BLOCK_DECODERS_NAME, decoder, largest};
 
 }  // namespace halfbyte

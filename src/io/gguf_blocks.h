@@ -32,10 +32,15 @@ namespace halfbyte {
 // Decodes `blocks` blocks of one type. in: unaligned.
 using DecodeBlocksFn = void (*)(const std::byte* in, size_t blocks, float* out);
 
+// The largest magnitude among the values of `blocks` blocks, without their values: within a scale the extremes are those of
+// the smallest and the largest q. Not finite where a value is not.
+using LargestOfBlocksFn = float (*)(const std::byte* in, size_t blocks);
+
 // gguf_blocks.cpp is compiled once an instruction set; a form is one of these tables.
 struct BlockDecoders {
-  const char* name;                       // "baseline", "avx2"
-  DecodeBlocksFn (*decoder)(DType type);  // F16, BF16 (blocks of one) and the types above; else null
+  const char* name;                          // "baseline", "avx2"
+  DecodeBlocksFn (*decoder)(DType type);     // F16, BF16 (blocks of one) and the types above; else null
+  LargestOfBlocksFn (*largest)(DType type);  // Q4_0, Q8_0, Q4_K and Q6_K, the common ones of large models; else null
 };
 
 // The forms that this CPU runs, the fastest last.

@@ -346,6 +346,9 @@ Result<LinearRows> open_linear_rows(const TensorSource& source, const LinearFact
     out.rows.read = [&source, weight = facts.weight](int64_t first, int64_t rows, std::span<float> values) {
       return source.read_rows(*weight, first, rows, values);
     };
+    out.rows.largest = [&source, weight = facts.weight](int64_t first, int64_t rows) {
+      return largest_of_rows(source, *weight, first, rows);
+    };
   }
   return out;
 }

@@ -1,8 +1,10 @@
 #include "io/tensor_source.h"
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
+#include "io/dequantize.h"
 #include "io/gguf.h"
 #include "io/locate.h"
 #include "io/message.h"
@@ -56,6 +58,19 @@ Result<std::span<const std::byte>> TensorSource::row_bytes(const TensorInfo& ten
     return internal_error(error(tensor, "row out of range").message());
   const uint64_t row_size = tensor.bytes / static_cast<uint64_t>(tensor.shape[0]);
   return all.subspan(static_cast<uint64_t>(row) * row_size, row_size);
+}
+
+std::optional<float> largest_of_rows(const TensorSource& source, const TensorInfo& tensor, int64_t first,
+                                     int64_t rows) {
+  float largest = 0.0f;
+  for (int64_t r = first; r < first + rows; ++r) {
+    const Result<std::span<const std::byte>> bytes = source.row_bytes(tensor, r);
+    if (!bytes.ok()) return std::nullopt;
+    const std::optional<float> row = largest_of_row(tensor.dtype, *bytes);
+    if (!row || !std::isfinite(*row)) return row;
+    largest = std::max(largest, *row);
+  }
+  return largest * std::fabs(source.multiplier(tensor));
 }
 
 Result<std::shared_ptr<const TensorSource>> open_tensor_source(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,6 +64,9 @@ class TensorSource {
     return invalid_data(label(tensor) + ": " + text);
   }
 };
+
+// The largest magnitude of rows [first, first + rows) of a tensor of rank 2, as WeightSource::largest wants it.
+std::optional<float> largest_of_rows(const TensorSource& source, const TensorInfo& tensor, int64_t first, int64_t rows);
 
 // `path` is a folder with model.safetensors or model.safetensors.index.json and its shards, a folder with one .gguf
 // file, a .gguf file, or a .safetensors file. Anything else: kNotFound or kInvalidData that lists what was looked for

@@ -140,9 +140,11 @@ class Loader {
   }
 
   WeightSource plain_source(const TensorInfo& tensor, int64_t n, int64_t k) const {
-    return {tensors_.label(tensor), n, k, [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
+    return {tensors_.label(tensor), n, k,
+            [this, &tensor](int64_t first, int64_t rows, std::span<float> out) {
               return tensors_.read_rows(tensor, first, rows, out);
-            }};
+            },
+            [this, &tensor](int64_t first, int64_t rows) { return largest_of_rows(tensors_, tensor, first, rows); }};
   }
 
   // BF16 that is packed as stored passes no rounding that would notice.
@@ -182,7 +184,10 @@ class Loader {
     } else {
       HB_ASSIGN(LinearRows stored, open_linear_rows(tensors_, task.facts, task.module, &pool_));
       HB_TRY(take_small_parts(task, stored.beside, out));
-      if (task.integer_bits > 0) stored.rows.read = integer_reader(stored.rows, task.integer_bits);
+      if (task.integer_bits > 0) {
+        stored.rows.read = integer_reader(stored.rows, task.integer_bits);
+        stored.rows.largest = nullptr;
+      }
       HB_ASSIGN(out.tensor_scale, round_and_pack(stored.rows, amax, out));
     }
     return {};

@@ -192,7 +192,8 @@ WeightSource Exporter::weight(const Job& job) const {
   return {job.module, tensor.shape[0], tensor.shape[1],
           [&tensors, &tensor](int64_t first, int64_t rows, std::span<float> out) {
             return tensors.read_rows(tensor, first, rows, out);
-          }};
+          },
+          [&tensors, &tensor](int64_t first, int64_t rows) { return largest_of_rows(tensors, tensor, first, rows); }};
 }
 
 Status Exporter::report_tensor(TensorReport report, uint64_t elements) {

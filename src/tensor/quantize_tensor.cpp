@@ -1,6 +1,7 @@
 #include "tensor/quantize_tensor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -139,6 +140,21 @@ QuantLinear placed_at(const QuantLinear& run, int64_t first, int64_t n) {
   return out;
 }
 
+// weight_amax by WeightSource::largest; nothing where the source has none or a value is not finite.
+std::optional<float> amax_without_values(const WeightSource& source, ThreadPool& pool) {
+  if (!source.largest) return std::nullopt;
+  std::vector<float> amax(static_cast<size_t>(pool.threads()), 0.0f);
+  std::atomic<bool> known{true};
+  pool.parallel_for(source.n, 1, [&](int64_t begin, int64_t end, int thread) {
+    const std::optional<float> largest = source.largest(begin, end - begin);
+    if (!largest || !is_finite(*largest))
+      known = false;
+    else
+      amax[static_cast<size_t>(thread)] = std::max(amax[static_cast<size_t>(thread)], *largest);
+  });
+  return known ? std::optional(*std::max_element(amax.begin(), amax.end())) : std::nullopt;
+}
+
 }  // namespace
 
 WeightSource weight_source(std::string name, const float* w, int64_t n, int64_t k) {
@@ -150,6 +166,7 @@ WeightSource weight_source(std::string name, const float* w, int64_t n, int64_t 
 
 Result<float> weight_amax(const WeightSource& source, ThreadPool& pool) {
   HB_TRY(check_shape(source));
+  if (const std::optional<float> known = amax_without_values(source, pool)) return *known;
   std::vector<float> amax(static_cast<size_t>(pool.threads()), 0.0f);
   HB_TRY(for_each_chunk(source, 1, /*finite=*/false, pool,
                         [&](int64_t, int64_t rows, std::span<const float> values, int thread) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,11 +20,16 @@ namespace halfbyte {
 // Rows [first, first + rows) of a weight as FP32, out: [rows, k]. Called from several threads at once.
 using RowReader = std::function<Status(int64_t first, int64_t rows, std::span<float> out)>;
 
+// The largest magnitude of those rows where it is to be had without their values; not finite where one of them is not.
+// Called from several threads at once.
+using RowsLargest = std::function<std::optional<float>(int64_t first, int64_t rows)>;
+
 struct WeightSource {
   std::string name;  // for messages and QuantLinear::name
   int64_t n = 0;     // out features
   int64_t k = 0;     // in features
   RowReader read;
+  RowsLargest largest = nullptr;  // or null: weight_amax reads
 };
 
 // A weight [n, k] in memory, which must outlive the source.

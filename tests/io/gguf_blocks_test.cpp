@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,38 @@ TEST_P(GgufBlocks, EveryFormEqualsTheGoldens) {
   std::vector<float> row(values.size());
   dequantize_row(GetParam(), std::span(storage).subspan(1), row);
   EXPECT_EQ(row, values);
+}
+
+// Of random blocks, infinite and NaN factors among them.
+TEST_P(GgufBlocks, TheLargestIsThatOfTheValues) {
+  const DTypeInfo& info = dtype_info(GetParam());
+  std::mt19937 random(7);
+  std::vector<std::byte> block(info.block_bytes);
+  std::vector<float> values(info.block);
+  int finite = 0, damaged = 0;
+  for (const BlockDecoders* form : block_decoders_here()) {
+    const LargestOfBlocksFn largest = form->largest(GetParam());
+    if (largest == nullptr) continue;
+    for (int i = 0; i < 4000; ++i) {
+      for (std::byte& b : block) b = static_cast<std::byte>(random());
+      form->decoder(GetParam())(block.data(), 1, values.data());
+      float expected = 0.0f;
+      bool all_finite = true;
+      for (const float v : values) {
+        all_finite = all_finite && is_finite(v);
+        expected = std::max(expected, std::fabs(v));
+      }
+      const float found = largest(block.data(), 1);
+      ASSERT_EQ(is_finite(found), all_finite) << form->name << " block " << i;
+      if (all_finite) {
+        ASSERT_EQ(found, expected) << form->name << " block " << i;
+      }
+      ++(all_finite ? finite : damaged);
+    }
+  }
+  const bool known = block_decoders_here().front()->largest(GetParam()) != nullptr;
+  EXPECT_EQ(finite > 100, known);
+  EXPECT_EQ(damaged > 10, known);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GgufBlocks, ::testing::ValuesIn(kBlockTypes),

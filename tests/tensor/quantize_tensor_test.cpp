@@ -142,6 +142,18 @@ TEST(QuantizeTensor, RoundingBytesAreWhatAThreadTakes) {
   }
 }
 
+TEST(QuantizeTensor, AmaxWithoutValuesIsUsedWhereItIsFinite) {
+  ThreadPool pool(2);
+  const std::vector<float> w = {1.0f, -3.0f, 2.0f, 0.5f};
+  WeightSource source = weight_source("q", w.data(), 2, 2);
+  source.largest = [](int64_t first, int64_t rows) { return std::optional(static_cast<float>(first + rows)); };
+  EXPECT_EQ(*weight_amax(source, pool), 2.0f);  // what `largest` says, not the values
+  source.largest = [](int64_t, int64_t) { return std::optional<float>(); };
+  EXPECT_EQ(*weight_amax(source, pool), 3.0f);
+  source.largest = [](int64_t, int64_t) { return std::optional(INFINITY); };  // then the values say where
+  EXPECT_EQ(*weight_amax(source, pool), 3.0f);
+}
+
 TEST(QuantizeTensor, SharedAmaxIsUsed) {
   const std::vector<float> w = {1.0f, -2.0f, 0.5f, 3.0f};
   ThreadPool pool(1);
