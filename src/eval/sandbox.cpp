@@ -342,7 +342,9 @@ Result<Sandbox> Sandbox::open(const SandboxOptions& options) {
   sandbox.landlock_ = landlock_version();
   const uint32_t action = SECCOMP_RET_ERRNO;
   sandbox.seccomp_ = ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0 && !seccomp_filter().empty();
-  if (!thread_count(::getpid())) return refused("count threads: /proc does not say");
+  if (!thread_count(::getpid()))
+    return Status(StatusCode::kUnsupported,
+                  "the sandbox cannot count the threads of code; code is not run; mount /proc");
   HB_TRY(sandbox.find_python(options.python));
   HB_TRY(sandbox.try_out(options.accept_weaker));
   return sandbox;

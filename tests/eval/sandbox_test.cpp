@@ -7,6 +7,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <vector>
 
 #include "eval/code_grader.h"
 #include "eval/grader.h"
@@ -40,15 +42,40 @@ class SandboxTest : public ::testing::Test {
   static bool closes_processes() { return sandbox_->closed().processes; }
 
   static SandboxRun run(const std::string& code, const std::string& input = "") {
-    auto done = sandbox_->run({{"main.py", code}}, "main.py", input);
+    return run_in(*sandbox_, code, input);
+  }
+  // What takes more of a slow machine's time than the others' second.
+  static SandboxRun run_patiently(const std::string& code, const std::string& input = "") {
+    const auto patient = Sandbox::open({.seconds = 100, .memory_bytes = int64_t{512} << 20, .accept_weaker = true});
+    EXPECT_TRUE(patient.ok()) << patient.status().message();
+    return patient.ok() ? run_in(*patient, code, input) : SandboxRun{};
+  }
+  static SandboxRun run_in(const Sandbox& sandbox, const std::string& code, const std::string& input) {
+    auto done = sandbox.run({{"main.py", code}}, "main.py", input);
     EXPECT_TRUE(done.ok()) << done.status().message();
     return done.ok() ? *done : SandboxRun{};
   }
-  // What a line of code raises, or "nothing".
-  static std::string raised(const std::string& code) {
-    return run("import os, sys, socket, threading\ntry:\n  " + code +
-               "\n  print('nothing')\nexcept BaseException as e: print(type(e).__name__)")
-        .output;
+  // What a line of code raises, "nothing" if it does not; "" where anything may be raised.
+  struct Line {
+    std::string code, raises;
+  };
+  // All in one run.
+  static void expect_raised(const std::vector<Line>& lines) {
+    std::string code = "import os, sys, socket, threading\n";
+    for (const Line& line : lines) {
+      code += "try:\n  " + line.code + "\n  print('nothing')\nexcept BaseException as e: print(type(e).__name__)\n";
+    }
+    std::istringstream output(run(code).output);
+    for (const Line& line : lines) {
+      std::string found;
+      std::getline(output, found);
+      if (line.raises.empty()) {
+        EXPECT_NE(found, "nothing") << line.code;
+        EXPECT_NE(found, "") << line.code;
+      } else {
+        EXPECT_EQ(found, line.raises) << line.code;
+      }
+    }
   }
 
   inline static Sandbox* sandbox_ = nullptr;
@@ -77,7 +104,7 @@ TEST_F(SandboxTest, RunsOrdinaryPrograms) {
 
 // What programs of Python's library and of competitions do; all of it in one run, which says what did not work.
 TEST_F(SandboxTest, RunsWhatProgramsDo) {
-  const SandboxRun done = run(R"py(
+  const SandboxRun done = run_patiently(R"py(
 import sys, traceback
 def works(name, code):
     try: exec(code, {"__name__": "__main__"})
@@ -152,10 +179,10 @@ TEST_F(SandboxTest, IsStoppedWhenItsGraderStops) {
 
 TEST_F(SandboxTest, LargeTestsAreNotTheCodesOwnFiles) {
   const std::string input(static_cast<size_t>(Sandbox::kMostFolderBytes) + 1, 'x');
-  const SandboxRun done = run("import sys, time\nn = len(sys.stdin.read())\ntime.sleep(.3)\nprint(n)", input);
+  const SandboxRun done = run_patiently("import sys, time\nn = len(sys.stdin.read())\ntime.sleep(.3)\nprint(n)", input);
   EXPECT_EQ(done.end, SandboxRun::End::kExited);
   EXPECT_EQ(done.output, std::to_string(input.size()) + "\n");
-  EXPECT_EQ(run("i = 0\nwhile True:\n  open(str(i), 'wb').write(bytes(10 << 20)); i += 1", input).end,
+  EXPECT_EQ(run_patiently("i = 0\nwhile True:\n  open(str(i), 'wb').write(bytes(10 << 20)); i += 1", input).end,
             SandboxRun::End::kFiles)
       << "what it writes itself is bounded all the same";
 }
@@ -167,22 +194,24 @@ TEST_F(SandboxTest, EndsWhatDoesNotEnd) {
 }
 
 TEST_F(SandboxTest, BoundsMemoryAndFiles) {
-  EXPECT_EQ(raised("x = bytearray(1 << 30)"), "MemoryError\n");
+  expect_raised({
+      {"x = bytearray(1 << 30)", "MemoryError"},
+      {"open('big', 'wb').write(bytes(32 << 20))", "OSError"},
+  });
   EXPECT_NE(run("x = []\nwhile True: x.append(bytearray(1 << 20))").code, 0);
-  EXPECT_EQ(raised("open('big', 'wb').write(bytes(32 << 20))"), "OSError\n");
 }
 
 TEST_F(SandboxTest, MakesNoProcesses) {
   if (!closes_processes()) GTEST_SKIP() << sandbox_->isolation();
-  EXPECT_EQ(raised("os.fork()"), "PermissionError\n");
-  EXPECT_EQ(raised("import subprocess; subprocess.run(['/bin/true'])"), "PermissionError\n");
-  EXPECT_EQ(raised("os.system('true') and os.kill(os.getpid(), 0)"), "PermissionError\n")
-      << "system() fails, and so does kill()";
-  EXPECT_EQ(raised("os.kill(os.getppid(), 0)"), "PermissionError\n");
-  // A file's owner gets a signal when the file is ready: another way to send one.
-  EXPECT_EQ(raised("import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())"), "PermissionError\n");
-  EXPECT_EQ(raised("import fcntl, struct; fcntl.fcntl(0, 15, struct.pack('ii', 1, os.getppid()))"),
-            "PermissionError\n");
+  expect_raised({
+      {"os.fork()", "PermissionError"},
+      {"import subprocess; subprocess.run(['/bin/true'])", "PermissionError"},
+      {"os.system('true') and os.kill(os.getpid(), 0)", "PermissionError"},  // system() fails, and so does kill()
+      {"os.kill(os.getppid(), 0)", "PermissionError"},
+      // A file's owner gets a signal when the file is ready: another way to send one.
+      {"import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())", "PermissionError"},
+      {"import fcntl, struct; fcntl.fcntl(0, 15, struct.pack('ii', 1, os.getppid()))", "PermissionError"},
+  });
   const SandboxRun bomb =
       run("import os\nn = 0\nfor _ in range(1000):\n  try: os.fork()\n  except PermissionError: n += 1\nprint(n)");
   EXPECT_EQ(bomb.output, "1000\n");
@@ -190,10 +219,12 @@ TEST_F(SandboxTest, MakesNoProcesses) {
 
 TEST_F(SandboxTest, HasNoNetwork) {
   if (!closes_network()) GTEST_SKIP() << sandbox_->isolation();
-  EXPECT_EQ(raised("socket.socket()"), "PermissionError\n");
-  EXPECT_EQ(raised("socket.socket(socket.AF_UNIX)"), "PermissionError\n");
-  EXPECT_EQ(raised("socket.create_connection(('127.0.0.1', 9), 1)"), "PermissionError\n");
-  EXPECT_EQ(raised("socket.socketpair()"), "PermissionError\n");
+  expect_raised({
+      {"socket.socket()", "PermissionError"},
+      {"socket.socket(socket.AF_UNIX)", "PermissionError"},
+      {"socket.create_connection(('127.0.0.1', 9), 1)", "PermissionError"},
+      {"socket.socketpair()", "PermissionError"},
+  });
 }
 
 TEST_F(SandboxTest, SeesNoFilesButItsOwn) {
@@ -202,19 +233,21 @@ TEST_F(SandboxTest, SeesNoFilesButItsOwn) {
   std::filesystem::create_directories(folder);
   const std::string secret = (folder / "secret").string(), fresh = (folder / "fresh").string();
   std::ofstream(secret) << "do not tell";
-  EXPECT_EQ(raised("print(open('" + secret + "').read())"), "PermissionError\n");
-  EXPECT_EQ(raised("open('" + secret + "', 'a')"), "PermissionError\n");
-  EXPECT_EQ(raised("os.truncate('" + secret + "', 0)"), "PermissionError\n");
-  EXPECT_EQ(raised("os.remove('" + secret + "')"), "PermissionError\n");
-  EXPECT_EQ(raised("os.chmod('" + secret + "', 0o777)"), "PermissionError\n");
-  EXPECT_EQ(raised("os.utime('" + secret + "', (1, 1))"), "PermissionError\n");
-  EXPECT_EQ(raised("os.symlink('" + secret + "', 'link')"), "PermissionError\n");
-  EXPECT_NE(raised("os.link('" + secret + "', 'link')"), "nothing\n");
-  EXPECT_NE(raised("os.rename('" + secret + "', 'mine')"), "nothing\n");
-  EXPECT_EQ(raised("open('" + fresh + "', 'w')"), "PermissionError\n");
-  EXPECT_EQ(raised("os.mkdir('" + fresh + "')"), "PermissionError\n");
-  EXPECT_EQ(raised("os.listdir('/')"), "PermissionError\n");
-  EXPECT_EQ(raised("open('/proc/self/environ').read()"), "PermissionError\n");
+  expect_raised({
+      {"print(open('" + secret + "').read())", "PermissionError"},
+      {"open('" + secret + "', 'a')", "PermissionError"},
+      {"os.truncate('" + secret + "', 0)", "PermissionError"},
+      {"os.remove('" + secret + "')", "PermissionError"},
+      {"os.chmod('" + secret + "', 0o777)", "PermissionError"},
+      {"os.utime('" + secret + "', (1, 1))", "PermissionError"},
+      {"os.symlink('" + secret + "', 'link')", "PermissionError"},
+      {"os.link('" + secret + "', 'link')", ""},
+      {"os.rename('" + secret + "', 'mine')", ""},
+      {"open('" + fresh + "', 'w')", "PermissionError"},
+      {"os.mkdir('" + fresh + "')", "PermissionError"},
+      {"os.listdir('/')", "PermissionError"},
+      {"open('/proc/self/environ').read()", "PermissionError"},
+  });
   EXPECT_FALSE(std::filesystem::exists(fresh));
   std::ifstream in(secret);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "do not tell");
@@ -229,7 +262,9 @@ TEST_F(SandboxTest, HasACleanEnvironmentAndLeavesNothing) {
   EXPECT_THAT(folder, HasSubstr("halfbyte-code-"));
   EXPECT_FALSE(std::filesystem::exists(folder));
   if (closes_processes()) {
-    EXPECT_EQ(raised("import resource; resource.setrlimit(resource.RLIMIT_AS, (1, 1))"), "ValueError\n");
+    expect_raised({
+        {"import resource; resource.setrlimit(resource.RLIMIT_AS, (1, 1))", "ValueError"},
+    });
   }
   EXPECT_EQ(run("import os\nfor fd in range(3, 64):\n  try: os.fstat(fd); print(fd)\n  except OSError: pass\n").output,
             "")

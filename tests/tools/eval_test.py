@@ -404,7 +404,7 @@ def whole_sandbox(coder, tmp_path_factory):
     questions = write_programs(tmp_path_factory.mktemp("sandbox") / "q.jsonl", 1)
     done = subprocess.run([BINARY, "eval", coder, "--questions", questions, "--allow-code"], capture_output=True, text=True, timeout=PATIENCE,
                           env=clean_environment())
-    if "no whole sandbox" in done.stderr:
+    if "no whole sandbox" in done.stderr or "the sandbox cannot" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
 
@@ -419,19 +419,19 @@ def test_code_runs_where_it_is_allowed(halfbyte, coder, whole_sandbox, tmp_path)
 
 
 def test_slow_code_and_a_kill_give_the_same_file(coder, whole_sandbox, tmp_path):
-    questions = write_programs(tmp_path / "q.jsonl", *range(1, 25))
-    command = [BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--samples", "2", "--allow-code", "--json", "-o"]
+    questions = write_programs(tmp_path / "q.jsonl", *range(1, 17))
+    command = [BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--allow-code", "--json", "-o"]
     whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
     first = subprocess.run([*command, whole], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
     victim = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL, env=clean_environment())
-    while victim.poll() is None and (not killed.exists() or killed.read_bytes().count(b"\n") < 8):
+    while victim.poll() is None and (not killed.exists() or killed.read_bytes().count(b"\n") < 5):
         time.sleep(0.01)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    assert 8 <= killed.read_bytes().count(b"\n") < 49, "in the middle"
+    assert 5 <= killed.read_bytes().count(b"\n") < 17, "in the middle"
     again = subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
-    assert killed.read_bytes() == whole.read_bytes() and whole.read_bytes().count(b"\n") == 49
-    assert json.loads(again.stdout)["ci95"] == json.loads(first.stdout)["ci95"] and json.loads(first.stdout)["accuracy"] == pytest.approx(20 / 24)
+    assert killed.read_bytes() == whole.read_bytes() and whole.read_bytes().count(b"\n") == 17
+    assert json.loads(again.stdout)["ci95"] == json.loads(first.stdout)["ci95"] and json.loads(first.stdout)["accuracy"] == pytest.approx(13 / 16)
 
 
 def started(process, folder, numbers):
