@@ -246,13 +246,21 @@ std::string report(const CalibrateOptions& options, const Chat& chat, const Cali
   }
   const auto [least, most] = std::minmax_element(own.begin(), own.end());
   return fmt::format(
-      "tau0 {:.4f} nats: {:g}th percentile of {} of {} at temperature {:g}; a prompt's own: {:.4f} "
-      "to {:.4f}\n{}{}\n",
+      "tau0 {:.4g} nats: {:g}th percentile of {} of {} at temperature {:g}; a prompt's own: {:.4g} "
+      "to {:.4g}\n{}{}\n",
       c.tau0, 100 * kQuantile, all.size() == 1 ? "1 entropy" : fmt::format("{} entropies", all.size()),
       counted(c.prompts, "prompt"), kTemperature, *least, *most, c.grid ? grid_text(*c.grid) : "",
       c.plan_path.empty()
-          ? fmt::format("a .gguf file holds no plan: give --reset-tau0 {:.4f} --reset-t-low {:g}", c.tau0, c.t_low)
+          ? fmt::format("a .gguf file holds no plan: give --reset-tau0 {:.4g} --reset-t-low {:g}", c.tau0, c.t_low)
           : "written to " + c.plan_path + plan_change(chat, c));
+}
+
+Status refuse_unused_flags(const CLI::App& app, const CalibrateOptions& o) {
+  if (!o.t_low_grid.empty()) return {};
+  HB_TRY(refuse_unused(app, "without --t-low-grid", {"--samples"}));
+  if (o.prompts.empty()) return {};
+  return refuse_unused(app, "with --prompts and without --t-low-grid",
+                       {"--task", "--questions", "--levels", "--limit", "--order-seed"});
 }
 
 int calibrate(const CalibrateOptions& options) {
@@ -293,7 +301,10 @@ Command add_calibrate(CLI::App& app) {
   add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->run.model);
   add_context_flag(flags, options->run.model);
-  return [options] { return calibrate(*options); };
+  return [options, &app] {
+    if (const Status unused = refuse_unused_flags(app, *options); !unused.ok()) return fail(unused);
+    return calibrate(*options);
+  };
 }
 
 }  // namespace halfbyte::tools

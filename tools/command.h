@@ -46,7 +46,9 @@ class Flags {
   CLI::Option* option_as(const std::string& names, T& value, const std::string& help, const std::string& variable) {
     return not_empty(as_written(app_.add_option(names, value, help)->envname(variable)));
   }
-  CLI::Option* flag_as(const std::string& names, bool& value, const std::string& help, const std::string& variable) {
+  // An int counts: 1 for the name, -1 for the one behind "!".
+  template <class T>
+  CLI::Option* flag_as(const std::string& names, T& value, const std::string& help, const std::string& variable) {
     return app_.add_flag(names, value, help)->envname(variable)->check(truth_value());
   }
   // The words of a text, which only the command line gives.

@@ -181,7 +181,9 @@ bool all_equal(const std::vector<TensorDifference>& differences) {
 }
 
 std::string differences_text(const std::vector<TensorDifference>& differences) {
-  std::string out = fmt::format("  {:<44} {:>9} {:>11} {:>6}  {}\n", "", "SNR", "largest", "NaN", "stored as");
+  size_t width = 44;
+  for (const TensorDifference& d : differences) width = std::max(width, d.name.size());
+  std::string out = fmt::format("  {:<{}} {:>9} {:>11} {:>6}  {}\n", "", width, "SNR", "largest", "NaN", "stored as");
   size_t equal = 0;
   const TensorDifference* worst = nullptr;
   for (const TensorDifference& d : differences) {
@@ -189,7 +191,7 @@ std::string differences_text(const std::vector<TensorDifference>& differences) {
     if (!d.compared()) {
       constexpr size_t kColumns = 28;  // of SNR, largest and NaN
       const bool fits = d.note.size() <= kColumns;
-      out += fmt::format("  {:<44} {:>{}}  {}{}\n", d.name, fits ? d.note : "not compared", kColumns, stored,
+      out += fmt::format("  {:<{}} {:>{}}  {}{}\n", d.name, width, fits ? d.note : "not compared", kColumns, stored,
                          fits ? "" : "; " + d.note);
       continue;
     }
@@ -197,8 +199,9 @@ std::string differences_text(const std::vector<TensorDifference>& differences) {
     equal += same ? 1 : 0;
     if (!same && (worst == nullptr || d.snr_db < worst->snr_db)) worst = &d;
     const std::string nan = d.nan_a + d.nan_b == 0 ? "" : fmt::format("{}|{}", d.nan_a, d.nan_b);
-    out += same ? fmt::format("  {:<44} {:>9} {:>11} {:>6}  {}\n", d.name, "equal", "", nan, stored)
-                : fmt::format("  {:<44} {:>6.2f} dB {:>11.4g} {:>6}  {}\n", d.name, d.snr_db, d.largest, nan, stored);
+    out += same ? fmt::format("  {:<{}} {:>9} {:>11} {:>6}  {}\n", d.name, width, "equal", "", nan, stored)
+                : fmt::format("  {:<{}} {:>6.2f} dB {:>11.4g} {:>6}  {}\n", d.name, width, d.snr_db, d.largest, nan,
+                              stored);
   }
   out += fmt::format("{} of {} tensors are equal", equal, differences.size());
   if (worst != nullptr) out += fmt::format("; worst {} with {:.2f} dB", worst->name, worst->snr_db);

@@ -164,6 +164,27 @@ int score(const EvalFlags& flags) {
   return write_out(json_text(out)) ? kDone : fail_output();
 }
 
+Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o) {
+  if (o.questions.task == "perplexity") {
+    return refuse_unused(
+        app, "with --task perplexity",
+        {"--questions",      "--levels",       "--limit",         "--order-seed",   "--split",
+         "--samples",        "--concurrent",   "--seed",          "--temperature",  "--top-p",
+         "--top-k",          "--min-p",        "--prompt-suffix", "--system",       "--policy",
+         "--reset-tau0",     "--reset-t-low",  "--reset-t-high",  "--reset-window", "--reset-include-current",
+         "--marker-penalty", "--stop-on-loop", "--max-tokens",    "--think",        "--choices",
+         "--allow-code",     "--weak-sandbox", "--python",        "--code-seconds", "--code-memory",
+         "--keep-tokens",    "--out"});
+  }
+  HB_TRY(refuse_unused(app, "without --task perplexity", {"--text", "--window"}));
+  if (!o.questions.questions.empty()) HB_TRY(refuse_unused(app, "with --questions", {"--split"}));
+  if (o.out.empty()) HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
+  if (!o.allow_code)
+    HB_TRY(
+        refuse_unused(app, "without --allow-code", {"--weak-sandbox", "--python", "--code-seconds", "--code-memory"}));
+  return {};
+}
+
 }  // namespace
 
 Command add_eval(CLI::App& app) {
@@ -188,9 +209,10 @@ Command add_eval(CLI::App& app) {
   CLI::App* sweep = app.add_subcommand("sweep", "Evaluate several plans and tasks, and write one report");
   app.require_subcommand(0, 1);
   const Command run_compare = add_eval_compare(*compare), run_sweep = add_eval_sweep(*sweep);
-  return [o, compare, sweep, run_compare, run_sweep] {
+  return [o, &app, compare, sweep, run_compare, run_sweep] {
     if (compare->parsed()) return run_compare();
     if (sweep->parsed()) return run_sweep();
+    if (const Status unused = refuse_unused_flags(app, *o); !unused.ok()) return fail(unused);
     return o->questions.task == "perplexity" ? score(*o) : answer(*o);
   };
 }

@@ -1,6 +1,8 @@
 // halfbyte eval compare: what one run costs against another, paired question by question.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/quote.h"
 #include "eval_commands.h"
 #include "eval_report.h"
@@ -13,6 +15,16 @@ struct CompareFlags {
   bool json = false;
 };
 
+// Pairs are of the same draws only where the seeds are the same.
+void note_other_draws(const std::string& reference, const std::string& other, const std::string& file) {
+  using Json = nlohmann::json;
+  const Json one = Json::parse(reference, nullptr, /*allow_exceptions=*/false);
+  const Json two = Json::parse(other, nullptr, /*allow_exceptions=*/false);
+  if (!one.is_object() || !two.is_object() || one.value("seed", Json()) == two.value("seed", Json())) return;
+  note(fmt::format("{}: drawn with seed {}, the reference with {}: pairs share the question, not the draws",
+                   quote(file), two.value("seed", Json()).dump(), one.value("seed", Json()).dump()));
+}
+
 Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
   if (flags.files.size() < 2) return invalid_argument("two results files at least: the reference, then the others");
   HB_ASSIGN(const StoredResults reference, read_results(flags.files.front()));
@@ -21,6 +33,7 @@ Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
     HB_ASSIGN(const StoredResults other, read_results(flags.files[i]));
     auto comparison = compare_results(reference.results, other.results);
     HB_TRY(comparison.status().with_context(quote(flags.files[i])));
+    note_other_draws(reference.settings_json, other.settings_json, flags.files[i]);
     out.push_back({flags.files[i], std::move(*comparison)});
   }
   return out;

@@ -36,7 +36,8 @@ struct EvalFlags {
   bool allow_code = false, weak_sandbox = false;
   std::string python = "python3", code_memory = "1G";
   double code_seconds = 10;
-  bool think = true, json = false, quiet = false, keep_tokens = false;
+  int think = 0;  // 1: --think, -1: --no-think, 0: what the template does if nothing is said
+  bool json = false, quiet = false, keep_tokens = false;
 };
 
 // Everything that a run needs once its flags are read.

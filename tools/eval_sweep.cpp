@@ -56,6 +56,8 @@ Result<std::vector<Variant>> variants_of(const std::string& text) {
     const size_t at = v.name.find('@');
     v.plan = v.name.substr(0, at);
     HB_TRY(parse_plan(v.plan).status().with_context("--plans"));
+    if (const auto same = std::ranges::count(variants, v.name, &Variant::name); same > 1)
+      return invalid_argument(fmt::format("--plans: {} stands there {} times, expected once", quote(v.name), same));
     if (at == std::string::npos) continue;
     v.policy = v.name.substr(at + 1);
     HB_TRY(parse_temperature_rule(v.policy).status().with_context("--plans " + v.name));
@@ -67,6 +69,7 @@ struct Task {
   std::string name;  // of a task of the model's folder, or of a question file without its folder and ending
   std::vector<int64_t> levels;
   std::string file;  // "" for a task of the model's folder
+  bool operator==(const Task&) const = default;
 };
 
 // "word:3+4": levels 3 and 4.
@@ -89,6 +92,8 @@ Result<std::vector<Task>> tasks_of(const std::string& text) {
         task.levels.push_back(value);
       }
     }
+    if (std::ranges::find(tasks, task) != tasks.end())
+      return invalid_argument(fmt::format("--tasks: {} stands there twice, expected once", quote(part)));
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -315,9 +320,10 @@ class Sweep {
   }
 
   Status write(SweepReport& report) const {
+    HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
     report.title = flags_.title;
     report.facts = {
-        fmt::format("model {}, halfbyte {}, commit {}", quote(flags_.eval.model.model), version(), build_commit()),
+        fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()),
         fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
         fmt::format("split {}, {} a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
                     counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),

@@ -51,6 +51,8 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& o, const Model& model, b
   } else {
     out.source = "the published code's defaults; halfbyte calibrate reset makes values for this model";
   }
+  if (const std::string& other = model.summary().calibrated_plan; !other.empty())
+    out.source += fmt::format("; those in halfbyte_plan.json are of the plan {} and not used", other);
   if (o.tau0) p.tau0 = *o.tau0;
   if (o.t_low) p.t_low = static_cast<float>(*o.t_low);
   if (o.t_high) p.t_high = static_cast<float>(*o.t_high);

@@ -1,9 +1,12 @@
 #include "question_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <span>
 #include <system_error>
 
 #include "base/quote.h"
@@ -26,16 +29,33 @@ Result<std::string> questions_path(const QuestionOptions& options, const std::st
   std::string path = (folder / (options.task + "-" + options.split + ".jsonl")).string();
   std::error_code failure;
   if (std::filesystem::exists(path, failure)) return path;
-  return not_found(
-      fmt::format("--task {}: there is no file {}; name one with --questions FILE", quote(options.task), quote(path)));
+  std::set<std::string> tasks;
+  const std::string ending = "-" + options.split + ".jsonl";
+  for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
+    const std::string name = file.path().filename().string();
+    if (name.ends_with(ending)) tasks.insert(name.substr(0, name.size() - ending.size()));
+  }
+  return not_found(fmt::format("--task {}: there is no file {}; {}name a file with --questions FILE",
+                               quote(options.task), quote(path),
+                               tasks.empty() ? "" : fmt::format("there are {}; ", fmt::join(tasks, ", "))));
+}
+
+std::string levels_of(std::span<const Question> questions) {
+  std::set<int64_t> levels;
+  for (const Question& q : questions) levels.insert(q.level);
+  return fmt::format("{}", fmt::join(levels, ", "));
 }
 
 Status keep_some(const QuestionOptions& options, std::vector<Question>& questions) {
   if (!options.levels.empty()) {
+    for (const int64_t level : options.levels) {
+      if (std::ranges::find(questions, level, &Question::level) != questions.end()) continue;
+      return invalid_argument(
+          fmt::format("--levels: no question has level {}, there are {}", level, levels_of(questions)));
+    }
     std::erase_if(questions, [&](const Question& q) {
       return std::ranges::find(options.levels, q.level) == options.levels.end();
     });
-    if (questions.empty()) return invalid_argument("--levels: no question has one of these levels");
   }
   const auto all = static_cast<int64_t>(questions.size());
   if (options.limit <= 0 || options.limit >= all) return {};

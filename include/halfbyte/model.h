@@ -40,6 +40,7 @@ struct ModelSummary {
   uint64_t decode_bytes_per_token = 0;  // weights a decode step reads
   std::string kernels;                  // the implementation chosen, e.g. "avx2"
   double load_seconds = 0;
+  std::string calibrated_plan;  // the folder has calibrated values, of this other plan; empty: none, or they are used
   std::vector<std::string> notes;  // what loading had to decide and a user should know, one line each
 };
 

@@ -253,7 +253,7 @@ bool widen_big_integers(std::string_view text, std::string& out) {
 }
 
 std::string describe_json_error(std::string_view text, size_t max_depth, const std::string& fallback) {
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "the text is empty";
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return "the text is empty, expected JSON";
   Checker checker(text, max_depth);
   const std::optional<std::string> fault = checker.run();
   if (!fault) return fallback;

@@ -57,6 +57,12 @@ std::shared_ptr<const StepClasses> step_classes(const Tokenizer& tokenizer) {
   return classes;
 }
 
+constexpr std::string_view kWayOut = "; give the whole prompt yourself with --raw";
+
+Status with_way_out(const Status& status) {
+  return status.ok() ? status : Status(status.code(), status.message() + std::string(kWayOut));
+}
+
 }  // namespace
 
 Result<TextModel> open_text_model(const std::string& path) {
@@ -68,12 +74,11 @@ Result<TextModel> open_text_model(const std::string& path) {
   model.eos_token = source.eos_token;
   const ChatTemplateText* text = source.chat_template();
   if (text == nullptr) {
-    model.template_status =
-        not_found(shown(path) + ": the model has no chat template; give the whole prompt yourself with --raw");
+    model.template_status = not_found(shown(path) + ": the model has no chat template" + std::string(kWayOut));
   } else {
     auto parsed = ChatTemplate::parse(text->source, shown(path) + ": chat template");
     if (parsed.ok()) model.chat_template = *parsed;
-    model.template_status = parsed.status();
+    model.template_status = with_way_out(parsed.status());
     model.template_reads_thinking = text->source.find("enable_thinking") != std::string::npos;
   }
   model.step_classes = step_classes(*model.tokenizer);
@@ -87,7 +92,11 @@ Result<Prompt> chat_prompt(const TextModel& model, const std::vector<ChatMessage
   ChatRenderOptions with_tokens = options;
   if (with_tokens.bos_token.empty()) with_tokens.bos_token = model.bos_token;
   if (with_tokens.eos_token.empty()) with_tokens.eos_token = model.eos_token;
-  HB_ASSIGN(const std::vector<RenderedPiece> pieces, model.chat_template->render(messages, with_tokens));
+  const auto rendered = model.chat_template->render(messages, with_tokens);
+  // Messages that the template refuses are not the template's fault.
+  if (!rendered.ok())
+    return rendered.status().code() == StatusCode::kUnsupported ? with_way_out(rendered.status()) : rendered.status();
+  const std::vector<RenderedPiece>& pieces = *rendered;
   std::vector<TextRun> runs;
   for (const RenderedPiece& p : pieces) runs.push_back({p.text, p.user});
   Prompt prompt;

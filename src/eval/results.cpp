@@ -123,6 +123,29 @@ Status read_lines(std::string_view rest, const std::string& path, std::vector<Sa
   return {};
 }
 
+// What differs, member by member: the two lines are long, and mostly alike.
+std::string difference(std::string_view found, std::string_view expected) {
+  using Json = nlohmann::ordered_json;
+  const Json there = Json::parse(found, nullptr, /*allow_exceptions=*/false);
+  const Json now = Json::parse(expected, nullptr, /*allow_exceptions=*/false);
+  if (!there.is_object() || !there.contains("halfbyte_eval") || !now.is_object())
+    return "found " + quote(found, 100) + ", expected results of halfbyte eval";
+  std::string text;
+  const auto say = [&](const std::string& key, const Json* one, const Json* other) {
+    if (one != nullptr && other != nullptr && *one == *other) return;
+    const auto shown = [](const Json* value) { return value == nullptr ? "missing" : quote(value->dump(), 200); };
+    text += fmt::format("{}{} is {} there and {} now", text.empty() ? "" : ", ", quote(key), shown(one), shown(other));
+  };
+  const auto member = [](const Json& object, const std::string& key) {
+    const auto it = object.find(key);
+    return it == object.end() ? nullptr : &*it;
+  };
+  for (const auto& [key, value] : there.items()) say(key, &value, member(now, key));
+  for (const auto& [key, value] : now.items())
+    if (member(there, key) == nullptr) say(key, nullptr, &value);
+  return text.empty() ? "the same in another order" : text;
+}
+
 }  // namespace
 
 Result<StoredResults> read_results(const std::string& path) {
@@ -165,9 +188,9 @@ Status ResultsFile::read_existing(const std::string& settings_json) {
   if (!rest.empty()) {
     const std::string_view first = rest.substr(0, rest.find('\n'));
     if (first != settings_json) {
-      return invalid_argument(fmt::format(
-          "{}: holds results of other settings, so it is not continued: found {}, expected {}; name another file",
-          quote(path_), quote(first, 400), quote(settings_json, 400)));
+      return invalid_argument(
+          fmt::format("{}: holds results of other settings, so it is not continued: {}; name another file",
+                      quote(path_), difference(first, settings_json)));
     }
     rest.remove_prefix(first.size() + 1);
   } else if (!text.empty() && !std::string_view(settings_json).starts_with(text)) {

@@ -40,6 +40,8 @@ Status require_int(const JsonValue& object, std::string_view key, int64_t min, i
 
 // A finite number in [min, max].
 Result<double> number_in(const JsonValue& value, double min, double max) {
+  if (const auto text = value.as_string(); text.ok() && (*text == "NaN" || text->ends_with("Infinity")))
+    return value.error("is " + std::string(*text) + ", expected " + number_text(min) + " to " + number_text(max));
   HB_ASSIGN(const double number, value.as_double());
   if (!(number >= min && number <= max)) {  // false for NaN
     return value.error("is " + number_text(number) + ", expected " + number_text(min) + " to " + number_text(max));
@@ -156,29 +158,59 @@ Status read_rope_rule(const JsonValue& rope, std::string_view kind, RopeFacts& o
                          .message());
 }
 
+std::string rope_numbers(const RopeFacts& rope) {
+  return rope.kind == RopeKind::kDefault
+             ? ""
+             : " with factor " + number_text(rope.factor) + ", theta " + number_text(rope.theta);
+}
+
+// rope_scaling of transformers 4 or rope_parameters of transformers 5.
+Status read_rope_section(const JsonValue& rope, RopeFacts& out, double& partial) {
+  HB_ASSIGN(const auto members, rope.members());
+  if (!members.empty() &&
+      std::all_of(members.begin(), members.end(), [](const auto& m) { return m.second.is_object(); })) {
+    return unsupported(
+        rope.error("gives one rope rule per layer type, which is not supported; expected one rule for all layers")
+            .message());
+  }
+  HB_TRY(read_number(rope, "rope_theta", 1.0, 1e12, out.theta));
+  HB_TRY(read_number(rope, "partial_rotary_factor", 0.0, 1.0, partial));
+  std::string kind = "default";
+  HB_TRY(read_string(rope, "type", kind));
+  HB_TRY(read_string(rope, "rope_type", kind));
+  return read_rope_rule(rope, kind, out);
+}
+
 // transformers 4: rope_theta and rope_scaling {rope_type or type, ...};
-// transformers 5: rope_parameters {rope_type, rope_theta, ...}.
+// transformers 5: rope_parameters {rope_type, rope_theta, ...}. A file may have both as long as they agree: a rule that
+// was added to a file of the newer form would be passed over, and nobody would see it.
 Status read_rope(const JsonValue& root, RopeFacts& out) {
   HB_TRY(read_number(root, "rope_theta", 1.0, 1e12, out.theta));
   HB_TRY(read_int(root, "original_max_position_embeddings", 1, kMaxPositions, out.original_max_position));
   double partial = 1.0;
   HB_TRY(read_number(root, "partial_rotary_factor", 0.0, 1.0, partial));
-  auto rope = root.find_set("rope_parameters");
-  if (!rope) rope = root.find_set("rope_scaling");
-  if (rope) {
-    HB_ASSIGN(const auto members, rope->members());
-    if (!members.empty() &&
-        std::all_of(members.begin(), members.end(), [](const auto& m) { return m.second.is_object(); })) {
-      return unsupported(
-          rope->error("gives one rope rule per layer type, which is not supported; expected one rule for all layers")
-              .message());
-    }
-    HB_TRY(read_number(*rope, "rope_theta", 1.0, 1e12, out.theta));
-    HB_TRY(read_number(*rope, "partial_rotary_factor", 0.0, 1.0, partial));
-    std::string kind = "default";
-    HB_TRY(read_string(*rope, "type", kind));
-    HB_TRY(read_string(*rope, "rope_type", kind));
-    HB_TRY(read_rope_rule(*rope, kind, out));
+  const auto newer = root.find_set("rope_parameters");
+  auto older = root.find_set("rope_scaling");
+  if (older && older->is_object()) {
+    HB_ASSIGN(const auto members, older->members());
+    if (members.empty()) older.reset();
+  }
+  RopeFacts scaling = out;
+  if (older) HB_TRY(read_rope_section(*older, scaling, partial));
+  const bool has_theta = root.find_set("rope_theta").has_value();
+  const double theta = out.theta;
+  if (newer) {
+    HB_TRY(read_rope_section(*newer, out, partial));
+    const std::string advice = ", expected the same in both: write what holds into rope_parameters alone";
+    if (has_theta && out.theta != theta)
+      return root.error("rope_theta is " + number_text(theta) + ", rope_parameters has " + number_text(out.theta) +
+                        advice);
+    if (older && !older->find_set("rope_theta")) scaling.theta = out.theta;
+    if (older && !(scaling == out))
+      return older->error("says " + std::string(name_of(scaling.kind)) + rope_numbers(scaling) +
+                          ", rope_parameters says " + name_of(out.kind) + rope_numbers(out) + advice);
+  } else {
+    out = scaling;
   }
   if (partial != 1.0) {
     return unsupported(root.error("partial_rotary_factor is " + number_text(partial) +
@@ -270,7 +302,7 @@ const char* name_of(RopeKind kind) {
 }
 
 Result<HfConfig> parse_hf_config(std::string_view json, const std::string& file) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(json), file));
+  HB_ASSIGN(const auto document, parse_model_json(json, file));
   return parse_root(document->root(), file);
 }
 
@@ -287,9 +319,9 @@ Result<HfConfig> read_hf_config(const std::string& folder) {
 }
 
 Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(json), file));
+  HB_ASSIGN(const auto document, parse_model_json(json, file));
   const JsonValue root = document->root();
-  if (!root.is_object()) return root.error("is not an object");
+  HB_TRY(root.members().status());
   GenerationConfig config;
   HB_TRY(read_token_ids(root, "eos_token_id", config.eos_token_ids));
   HB_TRY(read_token_id(root, "bos_token_id", config.bos_token_id));
@@ -297,9 +329,11 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, const st
   HB_TRY(read_bool(root, "do_sample", config.do_sample));
   HB_TRY(read_number(root, "temperature", 0.0, 100.0, config.temperature));
   HB_TRY(read_number(root, "top_p", 0.0, 1.0, config.top_p));
+  if (config.top_p == 0.0) return root.error("top_p: is 0, expected more than 0, at most 1");
   HB_TRY(read_number(root, "min_p", 0.0, 1.0, config.min_p));
   HB_TRY(read_number(root, "repetition_penalty", 1e-3, 100.0, config.repetition_penalty));
   HB_TRY(read_int(root, "top_k", -1, INT32_MAX, config.top_k));
+  if (config.top_k == -1) config.top_k = 0;  // vLLM's spelling of "off"
   HB_TRY(read_int(root, "max_new_tokens", 1, kMaxPositions, config.max_new_tokens));
   return config;
 }

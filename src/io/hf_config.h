@@ -32,6 +32,8 @@ struct RopeFacts {
   // A GGUF file's rope_freqs tensor, [head_dim / 2]: each inverse frequency is divided by its factor. Empty for other
   // sources. When the factors are those of a llama3 rule, kind and fields above say so as well and agree with them.
   std::vector<float> frequency_factors;
+
+  bool operator==(const RopeFacts&) const = default;
 };
 
 struct HfConfig {

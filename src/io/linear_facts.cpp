@@ -244,6 +244,7 @@ Status check_plain(const TensorSource& source, const std::string& module, Linear
   if (weight.shape.rank() != 2 || weight.shape[0] == 0 || weight.shape[1] == 0) {
     return source.error(weight, "is " + described(weight) + ", expected two dimensions [n, k]");
   }
+  HB_TRY(source.check_readable(weight));
   facts.n = weight.shape[0];
   facts.k = weight.shape[1];
   if (gguf_nvfp4) facts.quant = facts.input_scale != nullptr ? ModuleQuant::kNVFP4 : ModuleQuant::kNVFP4W4A16;
@@ -253,7 +254,9 @@ Status check_plain(const TensorSource& source, const std::string& module, Linear
 
 Status check_vectors(const TensorSource& source, const LinearFacts& facts) {
   for (const auto& [tensor, length] : {std::pair{facts.bias, facts.n}, {facts.pre_scale, facts.k}}) {
-    if (tensor == nullptr || tensor->shape == Shape{{length}}) continue;
+    if (tensor == nullptr) continue;
+    HB_TRY(source.check_readable(*tensor));
+    if (tensor->shape == Shape{{length}}) continue;
     return source.error(*tensor, "is " + described(*tensor) + ", expected " + Shape{{length}}.text());
   }
   return {};
@@ -356,10 +359,11 @@ Result<LinearFacts> linear_facts(const TensorSource& source, const QuantConfig& 
     default: HB_TRY(check_plain(source, name, facts)); break;
   }
   HB_TRY(check_vectors(source, facts));
-  if (warnings != nullptr && facts.quant != listed && !of_gguf(facts)) {
+  if (facts.quant != listed && !of_gguf(facts)) {
     const std::string file = quant.file.empty() ? "the configuration" : quant.file;
-    warnings->push_back(name + ": " + file + " says " + name_of(listed) + ", the tensors are " + name_of(facts.quant) +
-                        "; using the tensors");
+    facts.contradiction =
+        file + " says " + name_of(listed) + ", the tensors are " + name_of(facts.quant) + "; using the tensors";
+    if (warnings != nullptr) warnings->push_back(name + ": " + facts.contradiction);
   }
   return facts;
 }

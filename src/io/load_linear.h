@@ -42,6 +42,7 @@ struct LinearFacts {
   bool divisors = false;                      // tensor and input scale divide (compressed-tensors)
   int64_t scale_rows = 1, scale_columns = 1;  // FP8: the block that one scale covers
   std::vector<const TensorInfo*> stored;      // all of the module's tensors, also those that mean nothing here
+  std::string contradiction;                  // "config.json says FP8, the tensors are NVFP4; ..."; empty: none
 
   // The format that needs no rounding: of 4-bit weights.
   std::optional<WeightFormat> packed_format() const;

@@ -8,6 +8,7 @@
 
 #include "io/foreign_file.h"
 #include "io/message.h"
+#include "io/read_file.h"
 
 namespace halfbyte {
 namespace fs = std::filesystem;
@@ -28,10 +29,8 @@ Status check_name(const std::string& path) {
   std::error_code failure;
   const fs::file_status own = fs::symlink_status(path, failure);
   if (own.type() == fs::file_type::not_found || is_file(path)) return {};
-  if (own.type() != fs::file_type::symlink) return invalid_data(shown(path) + ": is not a regular file");
-  const std::string target = fs::read_symlink(path, failure).string();
-  return invalid_data(shown(path) + ": is a link to " + quote(target) +
-                      ", which is not a file that is there; download the model again");
+  HB_TRY(refuse_dangling_link(path));
+  return invalid_data(shown(path) + ": is not a regular file");
 }
 
 // "Qwen/Qwen3-0.6B": what people know a model by.

@@ -73,11 +73,7 @@ Status MappedTensors::read_rows(const TensorInfo& tensor, int64_t first, int64_t
   const size_t rank = tensor.shape.rank();
   if (rank > 2)
     return unsupported(error(tensor, "has shape " + tensor.shape.text() + ", expected rank 1 or 2").message());
-  if (!can_dequantize(tensor.dtype)) {
-    return unsupported(error(tensor, "has element type " + std::string(dtype_info(tensor.dtype).name) +
-                                         ", expected F32, F16, BF16, F8_E4M3 or a GGUF block type")
-                           .message());
-  }
+  HB_TRY(check_readable(tensor));
   const int64_t total_rows = rank == 2 ? tensor.shape[0] : 1;
   const int64_t length = rank == 0 ? 1 : tensor.shape[rank - 1];
   if (first < 0 || rows < 0 || rows > total_rows || first > total_rows - rows ||

@@ -162,18 +162,17 @@ Result<QuantConfig> parse_quant_config(std::string_view config_json, std::string
                                        const std::string& folder) {
   std::optional<QuantConfig> first, second;
   if (!config_json.empty()) {
-    HB_ASSIGN(const auto document,
-              JsonDocument::parse(without_python_numbers(config_json), shown(join_path(folder, kConfigFile))));
+    HB_ASSIGN(const auto document, parse_model_json(config_json, shown(join_path(folder, kConfigFile))));
     auto section = document->root().find_set("quantization_config");
     if (!section) section = document->root().find_set("compression_config");
     if (section) {
-      if (!section->is_object()) return section->error("is not an object");
+      HB_TRY(section->members().status());
       HB_ASSIGN(first, parse_section(*section, kConfigFile));
     }
   }
   if (!hf_quant_config_json.empty()) {
-    HB_ASSIGN(const auto document, JsonDocument::parse(hf_quant_config_json, shown(join_path(folder, kHfQuantFile))));
-    if (!document->root().is_object()) return document->root().error("is not an object");
+    HB_ASSIGN(const auto document, parse_model_json(hf_quant_config_json, shown(join_path(folder, kHfQuantFile))));
+    HB_TRY(document->root().members().status());
     HB_ASSIGN(second, parse_section(document->root(), kHfQuantFile));
   }
   if (!first && !second) return QuantConfig{};

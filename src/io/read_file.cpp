@@ -6,8 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "base/file_descriptor.h"
+#include "base/quote.h"
 #include "io/foreign_file.h"
 #include "io/message.h"
 
@@ -18,13 +20,23 @@ constexpr off_t kMaxBytes = off_t{64} << 20;
 
 }  // namespace
 
+Status refuse_dangling_link(const std::string& path) {
+  std::error_code failure;
+  if (!std::filesystem::is_symlink(path, failure) || std::filesystem::exists(path, failure)) return {};
+  const std::string target = std::filesystem::read_symlink(path, failure).string();
+  return invalid_data(shown(path) + ": is a link to " + quote(target) +
+                      ", which is not a file that is there; download the model again");
+}
+
 Result<std::optional<std::string>> read_small_file(const std::string& path) {
   const auto fail = [&](const std::string& text) { return invalid_data(shown(path) + ": " + text); };
   // Not blocking: a pipe in the place of a file must not hang the program.
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::optional<std::string>();
-    return fail(std::string("cannot be opened: ") + std::strerror(errno));
+    const int reason = errno;
+    HB_TRY(refuse_dangling_link(path));
+    if (reason == ENOENT || reason == ENOTDIR) return std::optional<std::string>();
+    return fail(std::string("cannot be opened: ") + std::strerror(reason));
   }
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return fail(std::string("cannot be read: ") + std::strerror(errno));
@@ -46,7 +58,7 @@ Result<std::optional<std::string>> read_small_file(const std::string& path) {
   return std::optional<std::string>(std::move(text));
 }
 
-std::string without_python_numbers(std::string_view json) {
+std::string without_python_numbers(std::string_view json, PythonNumbers become) {
   std::string out;
   out.reserve(json.size());
   bool in_string = false;
@@ -68,11 +80,18 @@ std::string without_python_numbers(std::string_view json) {
     if (word == 0) {
       out += c;
     } else {
-      out += "null";
+      if (become == PythonNumbers::kNull) out += "null";
+      if (become == PythonNumbers::kText) (out += '"').append(json.substr(i, word)) += '"';
       i += word - 1;
     }
   }
   return out;
+}
+
+Result<std::unique_ptr<JsonDocument>> parse_model_json(std::string_view json, const std::string& file) {
+  auto document = JsonDocument::parse(without_python_numbers(json), file);
+  if (!document.ok()) return invalid_data(document.status().message() + "; download the file again, or mend it");
+  return document;
 }
 
 }  // namespace halfbyte

@@ -52,6 +52,14 @@ Result<std::shared_ptr<const TensorSource>> open_indexed(const std::string& path
 
 }  // namespace
 
+Status TensorSource::check_readable(const TensorInfo& tensor) const {
+  if (can_dequantize(tensor.dtype)) return {};
+  return unsupported(error(tensor, "has element type " + std::string(dtype_info(tensor.dtype).name) +
+                                       ", expected F32, F16, BF16, F8_E4M3 or a GGUF block type; save the model in one "
+                                       "of these")
+                         .message());
+}
+
 Result<std::span<const std::byte>> TensorSource::row_bytes(const TensorInfo& tensor, int64_t row) const {
   HB_ASSIGN(const auto all, bytes(tensor));
   if (tensor.shape.rank() != 2 || row < 0 || row >= tensor.shape[0])
@@ -84,7 +92,7 @@ Result<std::shared_ptr<const TensorSource>> open_tensor_source(const std::string
     }
     case Location::Kind::kConfigOnly: break;
   }
-  return no_weights(path);
+  return no_weights(location.folder);
 }
 
 Result<std::vector<float>> read_all(const TensorSource& source, const TensorInfo& tensor) {

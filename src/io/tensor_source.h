@@ -57,6 +57,9 @@ class TensorSource {
   // others are kUnsupported.
   virtual Status read_rows(const TensorInfo& tensor, int64_t first, int64_t rows, std::span<float> out) const = 0;
 
+  // kUnsupported when read_rows cannot read this type.
+  Status check_readable(const TensorInfo& tensor) const;
+
   // What messages call it: "model.safetensors: tensor 'x'".
   virtual std::string label(const TensorInfo& tensor) const = 0;
   // kInvalidData, "model.safetensors: tensor 'x': <text>".

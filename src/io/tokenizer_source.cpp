@@ -83,7 +83,7 @@ Status fill_special_tokens(const std::string& folder, TokenizerSource& source) {
   const std::string path = join_path(folder, "special_tokens_map.json");
   HB_ASSIGN(const auto text, read_small_file(path));
   if (!text) return {};
-  HB_ASSIGN(const auto document, JsonDocument::parse(*text, shown(path)));
+  HB_ASSIGN(const auto document, parse_model_json(*text, shown(path)));
   for (const auto& [key, token] : {std::pair{"bos_token", &source.bos_token},
                                    {"eos_token", &source.eos_token},
                                    {"pad_token", &source.pad_token},
@@ -110,6 +110,9 @@ Result<TokenizerSource> open_folder(const std::string& folder) {
   source.tokenizer_json_path = join_path(folder, "tokenizer.json");
   std::error_code failure;
   if (!std::filesystem::is_regular_file(source.tokenizer_json_path, failure)) {
+    HB_TRY(refuse_dangling_link(source.tokenizer_json_path));
+    if (std::filesystem::exists(source.tokenizer_json_path, failure))
+      return invalid_data(shown(source.tokenizer_json_path) + ": is not a regular file");
     // A folder that is no model, or a model that cannot run, is told so rather than that it lacks a tokenizer.
     HB_TRY(read_hf_config(folder).status());
     return not_found(
@@ -129,9 +132,9 @@ const ChatTemplateText* TokenizerSource::chat_template(std::string_view name) co
 }
 
 Result<TokenizerSource> parse_tokenizer_config(std::string_view json, const std::string& file) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(json, file));
+  HB_ASSIGN(const auto document, parse_model_json(json, file));
   const JsonValue root = document->root();
-  if (!root.is_object()) return root.error("is not an object");
+  HB_TRY(root.members().status());
   TokenizerSource source;
   HB_TRY(read_templates(root, source.chat_templates));
   HB_TRY(read_token(root, "bos_token", source.bos_token));

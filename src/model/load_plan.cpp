@@ -51,6 +51,7 @@ class Planner {
     out_.layers.resize(static_cast<size_t>(c.layers));
     for (int64_t i = 0; i < c.layers; ++i) HB_TRY(plan_layer(i, out_.layers[static_cast<size_t>(i)]));
     HB_TRY(plan_head());
+    note_contradictions();
     HB_TRY(refuse_patterns_without_linear());
     HB_TRY(refuse_unknown_tensors());
     note_rounding();
@@ -63,6 +64,7 @@ class Planner {
   Result<const TensorInfo*> vector(const std::string& name, int64_t length) {
     const TensorInfo* t = tensors().find(name);
     if (t == nullptr) return missing(name);
+    HB_TRY(tensors().check_readable(*t));
     if (t->shape.dims != std::vector<int64_t>{length})
       return tensors().error(*t, "shape " + t->shape.text() + ", expected [" + std::to_string(length) +
                                      "] from the configuration in " + out_.config_file);
@@ -73,9 +75,14 @@ class Planner {
   }
 
   Status missing(const std::string& name) const {
-    return not_found(tensors().path() + ": no tensor " + quote(name) + ", which a " + out_.config.architecture +
-                     " model of " + std::to_string(out_.config.layers) +
-                     " layers must have; the download may be incomplete");
+    const std::string what = tensors().path() + ": no tensor " + quote(name) + ", which a " + out_.config.architecture +
+                             " model of " + std::to_string(out_.config.layers) + " layers must have; ";
+    // The same tensor under another prefix: what a base class or a multimodal one saves.
+    const std::string_view tail = plan_name(name);
+    for (const TensorInfo& t : tensors().tensors())
+      if (t.name == tail || t.name.ends_with("." + std::string(tail)))
+        return not_found(what + "it is called " + quote(t.name) + " here: save the model from its ForCausalLM class");
+    return not_found(what + "the download may be incomplete");
   }
 
   void use(const TensorInfo* t) {
@@ -88,6 +95,7 @@ class Planner {
     const std::string name = std::string(kEmbedding) + ".weight";
     const TensorInfo* t = tensors().find(name);
     if (t == nullptr) return missing(name);
+    HB_TRY(tensors().check_readable(*t));
     if (t->shape.dims != std::vector<int64_t>{c.vocab, c.hidden})
       return tensors().error(*t, "shape " + t->shape.text() + ", expected " + Shape{{c.vocab, c.hidden}}.text() +
                                      " from the configuration in " + out_.config_file);
@@ -148,7 +156,10 @@ class Planner {
     const ModelConfig& c = out_.config;
     const bool stored = has_linear(tensors(), kHead);
     if (!c.tied_head && !stored) out_.notes.push_back("the model has no lm_head; the embedding is used in its place");
-    out_.tied_head = c.tied_head || !stored;
+    out_.tied_head = !stored || (c.tied_head && head_is_copy());
+    if (c.tied_head && !out_.tied_head)
+      out_.notes.push_back(
+          "tie_word_embeddings is true, but the stored lm_head is not the embedding; using the stored lm_head");
     if (out_.tied_head)  // a tied file may hold the copy
       for (const TensorInfo& t : tensors().tensors())
         if (t.name.starts_with(std::string(kHead) + ".")) used_.insert(t.name);
@@ -158,11 +169,29 @@ class Planner {
     return {};
   }
 
+  // Whether the stored head is the embedding once more. What the tensors are decides, as in transformers 5.
+  bool head_is_copy() const {
+    const TensorInfo* head = tensors().find(std::string(kHead) + ".weight");
+    if (head == nullptr || head->dtype != out_.embedding->dtype || head->shape != out_.embedding->shape) return false;
+    const auto one = tensors().bytes(*head), other = tensors().bytes(*out_.embedding);
+    return one.ok() && other.ok() && std::ranges::equal(*one, *other);
+  }
+
+  // One line for all linears of which the same is to be said: 36 layers have 252 of them.
+  void note_contradictions() {
+    for (const auto& [text, modules] : contradictions_) {
+      const std::string more = modules.size() == 1 ? "" : " and " + std::to_string(modules.size() - 1) + " more";
+      out_.notes.push_back(modules.front() + more + ": " + text);
+    }
+  }
+
   Status linear(const std::string& module, int64_t n, int64_t k, bool bias, LinearTask& task,
                 std::string_view name_in_plan = {}) {
     task.module = module;
-    HB_ASSIGN(task.facts, linear_facts(tensors(), source_.quant, module, &out_.notes));
+    HB_ASSIGN(task.facts, linear_facts(tensors(), source_.quant, module));
     const LinearFacts& facts = task.facts;
+    // A description is of linears; that it does not leave out the embedding says nothing.
+    if (!facts.contradiction.empty() && module != kEmbedding) contradictions_[facts.contradiction].push_back(module);
     if (facts.n != n || facts.k != k)
       return tensors().error(*facts.weight, "a linear of shape " + Shape{{facts.n, facts.k}}.text() + ", expected " +
                                                 Shape{{n, k}}.text() + " from the configuration in " +
@@ -306,7 +335,8 @@ class Planner {
   LoadPlan& out_;
   std::set<std::string, std::less<>> used_;
   int64_t missing_kv_scales_ = 0;
-  std::set<std::string, std::less<>> matched_;  // patterns of the plan that a linear has
+  std::map<std::string, std::vector<std::string>> contradictions_;  // what is said, of which linears
+  std::set<std::string, std::less<>> matched_;                      // patterns of the plan that a linear has
 };
 
 // The plan's kind of weights that keeps what is stored: FP8 has none of its own and becomes BF16.
@@ -354,12 +384,15 @@ Result<std::optional<PrecisionPlan>> folder_plan(const ModelSource& source) {
 }
 
 // Calibrated values hold for one plan: asked for by name or taken from the folder, it keeps them.
-void keep_calibrated(const ModelSource& source, PrecisionPlan& plan) {
+// The text of the folder's plan where it has values that do not hold.
+std::string keep_calibrated(const ModelSource& source, PrecisionPlan& plan) {
   const auto own = folder_plan(source);
-  if (plan.reset || !own.ok() || !*own) return;
+  if (plan.reset || !own.ok() || !*own || !(*own)->reset) return "";
   PrecisionPlan with_values = plan;
   with_values.reset = (*own)->reset;
-  if (with_values == **own) plan.reset = with_values.reset;
+  if (!(with_values == **own)) return plan_to_text(**own);
+  plan.reset = with_values.reset;
+  return "";
 }
 
 }  // namespace
@@ -425,7 +458,7 @@ Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<P
     HB_ASSIGN(out.plan, default_plan(source, out.config));
   }
   if (kv) out.plan.kv = *kv;
-  if (plan) keep_calibrated(source, out.plan);
+  if (plan) out.calibrated_plan = keep_calibrated(source, out.plan);
   out.notes = source.quant.warnings;
   HB_TRY(Planner(source, out).run());
   return out;

@@ -68,6 +68,7 @@ struct LoadPlan : ModelFacts {
   WeightFootprint footprint;
   uint64_t source_bytes = 0;  // stored bytes that loading reads
   int64_t parameters = 0;
+  std::string calibrated_plan;     // of the folder's calibrated values that this plan does not have; else empty
   std::vector<std::string> notes;  // what a user should know: weights rounded anew, a head that was missing, ...
 };
 

@@ -84,6 +84,7 @@ ModelSummary summarize(const ModelSource& source, const LoadPlan& plan) {
   s.kv_bytes_per_token = kv_bytes_per_token(plan.config, plan.plan);
   s.decode_bytes_per_token = plan.footprint.linears;
   s.kernels = isa_name(plan.isa);
+  s.calibrated_plan = plan.calibrated_plan;
   s.notes = plan.notes;
   return s;
 }

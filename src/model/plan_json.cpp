@@ -86,14 +86,20 @@ Status read_reset(const JsonValue& object, ResetValues& reset) {
 
 Status read_plan(const JsonValue& root, PrecisionPlan& plan) {
   HB_ASSIGN(const auto members, root.members());
+  // What the file leaves out is the preset's, so that a short plan by hand is the plan that it names.
+  if (const auto preset = root.find("preset")) {
+    HB_TRY(set_from(*preset, [&](std::string_view text) -> Status {
+      HB_ASSIGN(plan, plan_preset(text));
+      return {};
+    }));
+  }
   for (const auto& [key, value] : members) {
     if (key == "version") {
       HB_ASSIGN(const int64_t version, value.as_int(0, 1'000'000));
       if (version != kPlanVersion)
         return value.error("plan version " + std::to_string(version) + ", expected " + std::to_string(kPlanVersion));
-    } else if (key == "preset") {
-      HB_ASSIGN(const std::string_view preset, value.as_string());
-      plan.preset = preset;
+    } else if (key == "preset") {  // read above
+      continue;
     } else if (key == "linear") {
       HB_TRY(read_linear(value, plan.linear));
     } else if (key == "head") {

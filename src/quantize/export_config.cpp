@@ -57,7 +57,8 @@ Result<Json> rope_section(const HfConfig& config) {
 }  // namespace
 
 Result<std::string> rewrite_config(std::string_view config_json, const ExportedQuantization& quantization) {
-  Json config = Json::parse(without_python_numbers(config_json), nullptr, /*allow_exceptions=*/false);
+  Json config =
+      Json::parse(without_python_numbers(config_json, PythonNumbers::kNull), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return internal_error("config.json: is no object, but was read before");
   for (const char* key : {"quantization_config", "compression_config"}) config.erase(key);
   const bool new_spelling = config.contains("dtype");

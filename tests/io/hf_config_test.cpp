@@ -188,6 +188,24 @@ TEST(HfConfig, BadRope) {
   expect_failure(parse({{"rope_theta", "0"}}), invalid, {"rope_theta"});
 }
 
+// A YaRN line as the model cards give it, added to a file that transformers 5 wrote.
+TEST(HfConfig, RopeInBothSpellingsAtOnceMustAgree) {
+  const std::string yarn = R"({"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":1024})";
+  const std::string plain = R"({"rope_type":"default","rope_theta":10000})";
+  expect_failure(
+      parse({{"rope_parameters", plain}, {"rope_scaling", yarn}}), StatusCode::kInvalidData,
+      {"config.json: rope_scaling", "yarn with factor 4", "rope_parameters says default", "expected the same"});
+  expect_failure(parse({{"rope_parameters", plain}, {"rope_theta", "5e5"}}), StatusCode::kInvalidData,
+                 {"rope_theta is 5e+05", "rope_parameters has 10000"});
+  HB_ASSERT_OK(const HfConfig both,
+               parse({{"rope_parameters", yarn}, {"rope_scaling", yarn}, {"rope_theta", "10000"}}));
+  EXPECT_EQ(both.rope.kind, RopeKind::kYarn);
+  for (const char* nothing : {"null", "{}"}) {
+    HB_ASSERT_OK(const HfConfig one, parse({{"rope_parameters", yarn}, {"rope_scaling", nothing}}));
+    EXPECT_EQ(one.rope.factor, 4.0);
+  }
+}
+
 TEST(HfConfig, OtherRotations) {
   EXPECT_TRUE(parse({{"rope_interleaved", "false"}, {"use_mrope", "null"}}).ok());
   for (const char* key : {"rope_interleaved", "use_mrope"}) {
@@ -222,7 +240,28 @@ TEST(HfConfig, BrokenFiles) {
 TEST(HfConfig, PythonNumbers) {
   EXPECT_TRUE(parse({{"time_step_limit", R"([0.0, Infinity, -Infinity, NaN, "NaN \" Infinity"])"}}).ok());
   expect_failure(parse({{"hidden_size", "NaN"}}), StatusCode::kInvalidData, {"config.json", "hidden_size"});
+  expect_failure(parse({{"rms_norm_eps", "NaN"}}), StatusCode::kInvalidData, {"rms_norm_eps: is NaN, expected 1e-12"});
+  expect_failure(parse({{"rope_scaling", R"({"type":"linear","factor":Infinity})"}}), StatusCode::kInvalidData,
+                 {"factor: is Infinity, expected 1 to"});
   EXPECT_FALSE(parse({{"x", "Infinit"}}).ok());
+}
+
+// What is no JSON says what to do, and so does what is JSON of another kind.
+TEST(HfConfig, BrokenFilesSayWhatToDo) {
+  for (const char* text : {"", "{", "\xff"})
+    expect_failure(parse_hf_config(text, "config.json"), StatusCode::kInvalidData,
+                   {"config.json", "download the file"});
+  expect_failure(parse_generation_config("[]", "g.json"), StatusCode::kInvalidData,
+                 {"found an array, expected an object"});
+}
+
+TEST(GenerationConfig, SwitchedOffAndImpossible) {
+  HB_ASSERT_OK(const GenerationConfig off, parse_generation_config(R"({"top_k":-1})", "g.json"));
+  EXPECT_EQ(off.top_k, 0);  // vLLM's "all"
+  expect_failure(parse_generation_config(R"({"top_p":0})", "g.json"), StatusCode::kInvalidData,
+                 {"g.json", "top_p: is 0"});
+  expect_failure(parse_generation_config(R"({"temperature":NaN})", "g.json"), StatusCode::kInvalidData,
+                 {"temperature: is NaN"});
 }
 
 TEST(GenerationConfig, Reads) {

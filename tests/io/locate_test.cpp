@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "io/model_source.h"
+#include "io/read_file.h"
+#include "io/tokenizer_source.h"
 #include "support/expect_status.h"
 #include "support/gguf_file.h"
 #include "support/safetensors_file.h"
@@ -82,6 +84,30 @@ TEST(Locate, HuggingFaceFolder) {
 }
 
 // A pipe in the place of a file must not hang.
+// Half a cache of the hub: links whose files are gone. Such a file is missing, not absent, whichever it is.
+TEST(Locate, LinksToNothingAreNoAbsentFiles) {
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja",
+                           "tokenizer.json", "special_tokens_map.json"}) {
+    const TempFolder folder;
+    std::filesystem::create_symlink("../../blobs/abc", folder / name);
+    expect_failure(read_small_file(folder / name), StatusCode::kInvalidData,
+                   {name, "is a link to '../../blobs/abc'", "download the model again"});
+    if (std::string_view(name) == "tokenizer.json")
+      expect_failure(open_tokenizer_source(folder.path()), StatusCode::kInvalidData, {"is a link to"});
+  }
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "tokenizer.json");
+  expect_failure(open_tokenizer_source(folder.path()), StatusCode::kInvalidData,
+                 {"tokenizer.json", "is not a regular file"});
+}
+
+// The folder is what is told, also when its config.json was named.
+TEST(Locate, AConfigurationWithoutWeightsSaysWhatIsThere) {
+  const TempFolder folder;
+  folder.write("config.json", "{}");
+  expect_failure(open_tensor_source(folder / "config.json"), StatusCode::kNotFound, {"there: config.json"});
+}
+
 TEST(Locate, PipesAreNoFiles) {
   const TempFolder folder;
   ASSERT_EQ(mkfifo((folder / "config.json").c_str(), 0600), 0);

@@ -239,6 +239,36 @@ TEST(Load, AMissingHeadIsTheEmbeddingAndSaysSo) {
   EXPECT_THAT((*model)->summary().notes[0], HasSubstr("no lm_head"));
 }
 
+// What the tensors are decides, as in transformers 5: a head that is not the embedding is used, whatever is said of it.
+TEST(Load, AStoredHeadBesideATiedEmbeddingIsUsedUnlessItIsTheCopy) {
+  for (const bool copy : {true, false}) {
+    const ModelFolder folder("llama", [copy](HfConfig& config, std::vector<StoredTensor>& tensors) {
+      config.tie_word_embeddings = true;
+      find(tensors, "lm_head.weight")->values = find(tensors, "model.embed_tokens.weight")->values;
+      if (!copy) find(tensors, "lm_head.weight")->values[3] += 1.0f;
+    });
+    const auto model = Model::load(folder.path(), with_plan("f32"));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ((*model)->config().tied_head, copy);
+    ASSERT_EQ((*model)->summary().notes.size(), copy ? 0u : 1u);
+    for (const std::string& note : (*model)->summary().notes)
+      EXPECT_THAT(note, HasSubstr("the stored lm_head is not the embedding"));
+  }
+}
+
+// Names of a base class (no prefix) and of a multimodal one.
+TEST(Load, TensorsUnderAnotherPrefixAreNamed) {
+  for (const std::string prefix : {"", "model.language_model."}) {
+    const ModelFolder folder("llama", [&](HfConfig&, std::vector<StoredTensor>& tensors) {
+      for (StoredTensor& t : tensors)
+        if (t.name.starts_with("model.")) t.name = prefix + t.name.substr(6);
+    });
+    EXPECT_THAT(folder.load_error().message(),
+                AllOf(HasSubstr("no tensor 'model.embed_tokens.weight'"),
+                      HasSubstr("it is called '" + prefix + "embed_tokens.weight' here")));
+  }
+}
+
 TEST(Load, MissingMisshapenAndForeignTensorsAreNamed) {
   const auto drop = [](const std::string& name) {
     return [name](HfConfig&, std::vector<StoredTensor>& tensors) {

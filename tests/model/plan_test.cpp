@@ -11,6 +11,7 @@
 namespace halfbyte {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 PrecisionPlan parse(std::string_view text) {
@@ -143,6 +144,22 @@ TEST(PlanJson, TheDocumentedExampleIsWhatItSays) {
   EXPECT_EQ(*plan, parse("w4a4,layers.0.*:weights=bf16"));
   EXPECT_EQ(parse(option).kv, KvKind::kF32);
   EXPECT_EQ(parse(option).overrides.size(), 2u);
+}
+
+// Written by hand: what is left out is the preset's, whatever the order.
+TEST(PlanJson, APresetGivesWhatIsLeftOut) {
+  const auto read = [](const char* text) { return plan_from_json(text, "p.json"); };
+  for (const char* text : {R"({"version":1,"preset":"w4a4"})", R"({"preset":"w4a4"})"}) {
+    const auto plan = read(text);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(*plan, parse("w4a4"));
+  }
+  const auto changed = read(R"({"kv":"fp8","linear":{"activations":"fp8"},"preset":"w4a4"})");
+  ASSERT_TRUE(changed.ok()) << changed.status().message();
+  EXPECT_EQ(plan_to_text(*changed), "w4a4,activations=fp8,kv=fp8");
+  EXPECT_EQ(plan_to_text(*read(R"({"version":1})")), "bf16");
+  EXPECT_THAT(read(R"({"preset":"zzz"})").status().message(),
+              AllOf(HasSubstr("p.json: preset"), HasSubstr("'zzz'"), HasSubstr("w4a16")));
 }
 
 TEST(PlanJson, MistakesNameFileAndPath) {

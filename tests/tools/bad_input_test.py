@@ -242,7 +242,7 @@ def test_no_chat_template(halfbyte, tmp_path):
 
 def test_broken_chat_template(halfbyte, tmp_path):
     other = tiny_chat.write_model(tmp_path / "m", template="a\n{{ messages[0].content | urlencode }}")
-    refused(halfbyte("run", other, "Hi"), "chat template: 2:26", "urlencode")
+    refused(halfbyte("run", other, "Hi"), "chat template: 2:26", "urlencode", "with --raw")
     other = tiny_chat.write_model(tmp_path / "m2", template="{% if %}")
     refused(halfbyte("run", other, "Hi"), "chat template: 1:7")
     other = tiny_chat.write_model(tmp_path / "m3", template="{{ raise_exception('only tools') }}")

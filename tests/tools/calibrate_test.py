@@ -84,6 +84,17 @@ def test_the_plan_that_is_written_is_said(halfbyte, model, questions):
     assert "default plan" not in again.out
 
 
+def test_values_of_another_plan_are_not_used_and_that_is_said(halfbyte, model, questions):
+    halfbyte("calibrate", "reset", model, "--questions", questions, "--plan", "w4a4", "--max-tokens", "4")
+    def source(plan):
+        r = halfbyte("run", model, "--policy", "reset", "--plan", plan, "--json", "--max-tokens", "2", "Hi")
+        assert r.code == 0, r.err
+        return json.loads(r.out)["policy"]["source"]
+    assert source("w4a4") == "calibrated, from the model's halfbyte_plan.json"
+    other = source("w4a16,kv=fp8")
+    assert "defaults" in other and other.endswith("those in halfbyte_plan.json are of the plan w4a4 and not used"), other
+
+
 def test_what_cannot_be_written_is_said_first_and_nothing_is_left(halfbyte, model, questions, tmp_path):
     prompts = tmp_path / "p.txt"
     prompts.write_text("one\n")
@@ -114,6 +125,9 @@ def test_prompts_are_checked_before_the_first_is_answered(halfbyte, model, tmp_p
     (["reset", "MODEL", "--prompts", "x", "--t-low-grid", "0.1"], ["--t-low-grid", "--task"]),
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1", "--t-low", "0.1"], ["--t-low-grid"]),
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "warm"], ["--t-low-grid"]),
+    (["reset", "MODEL", "--questions", "Q", "--samples", "8"], ["--samples has no effect without --t-low-grid"]),
+    (["reset", "MODEL", "--prompts", "x", "--limit", "8"], ["--limit has no effect with --prompts"]),
+    (["reset", "MODEL", "--prompts", "x", "--questions", "Q"], ["--questions has no effect with --prompts"]),
     *[(["reset", "MODEL", "--questions", "Q", f"--t-low={bad}"], ["--t-low", expected])
       for bad, expected in (("-1", "0 to 100"), ("nan", "expected a number"), ("inf", "expected a number"), ("1e30", "0 to 100"))],
     (["reset", "MODEL", "--questions", "Q", "--t-low-grid", "0.1,nan"], ["--t-low-grid", "expected a number"]),

@@ -251,6 +251,17 @@ def test_quantize_writes_a_folder_that_answers(halfbyte, model, tmp_path):
     assert "quantised" in halfbyte("inspect", out).out
 
 
+def test_a_tied_folder_that_quantize_wrote_has_no_notes(halfbyte, tmp_path):
+    """The embedding is no linear: that no list leaves it out says nothing."""
+    model = tiny_chat.write_model(tmp_path / "model", tie_word_embeddings=True)
+    tensors = tiny_chat.tensors()
+    del tensors["lm_head.weight"]
+    tiny_chat.write_safetensors(tmp_path / "model" / "model.safetensors", tensors)
+    assert halfbyte("quantize", model, "-o", tmp_path / "q").code == 0
+    r = halfbyte("inspect", tmp_path / "q", "--json")
+    assert r.code == 0 and json.loads(r.out)["notes"] == [], r.out
+
+
 def test_quantize_json_and_recipes(halfbyte, model, tmp_path):
     r = halfbyte("quantize", model, "--out", tmp_path / "a", "--recipe", "bf16", "--json")
     out = json.loads(r.out)

@@ -182,6 +182,82 @@ def test_results_of_other_settings_are_refused(halfbyte, answerer, questions, tm
     assert r.code == 2 and "other settings" in r.err and (tmp_path / "r.jsonl").read_bytes() == before
 
 
+def test_what_other_settings_are_is_said(halfbyte, answerer, questions, tmp_path):
+    """The settings are long and mostly alike: the message names what differs, and nothing else."""
+    out = tmp_path / "r.jsonl"
+    ask(halfbyte, answerer, questions, "-o", out)
+    r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "--seed", "5", "--stop-on-loop", "-o", out)
+    assert r.code == 2 and r.err.count("\n") == 1
+    assert "'seed' is '0' there and '5' now, 'stop_on_loop' is missing there and 'true' now" in r.err, r.err
+    assert "temperature" not in r.err
+    out.write_text('{"a": 1}\n')
+    r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "-o", out)
+    assert r.code == 2 and '{"a": 1}' in r.err and out.read_text() == '{"a": 1}\n', r.err
+
+
+# "What would have no effect is refused" (docs/commands.md).
+@pytest.mark.parametrize("arguments, word", [
+    (["--task", "perplexity", "--text", "TEXT", "-o", "ppl.jsonl"], "--out has no effect with --task perplexity"),
+    (["--task", "perplexity", "--text", "TEXT", "--temperature", "0"], "--temperature has no effect"),
+    (["--task", "perplexity", "--text", "TEXT", "--policy", "reset"], "--policy has no effect"),
+    (["--task", "perplexity", "--text", "TEXT", "--samples", "3"], "--samples has no effect"),
+    (["--questions", "Q", "--text", "TEXT"], "--text has no effect without --task perplexity"),
+    (["--questions", "Q", "--window", "128"], "--window has no effect"),
+    (["--questions", "Q", "--split", "test"], "--split has no effect with --questions"),
+    (["--questions", "Q", "--keep-tokens"], "--keep-tokens has no effect without -o"),
+    (["--questions", "Q", "--code-seconds", "3"], "--code-seconds has no effect without --allow-code"),
+])
+def test_options_without_effect_are_refused(halfbyte, answerer, questions, tmp_path, arguments, word):
+    (tmp_path / "text").write_text("some text " * 20)
+    names = {"TEXT": tmp_path / "text", "Q": questions}
+    r = halfbyte("eval", answerer, *[names.get(a, a) for a in arguments], cwd=tmp_path)
+    assert r.code == 2 and r.out == "" and word in r.err and r.err.count("\n") == 1, r.err
+
+
+def test_thinking_is_switched_in_the_template(halfbyte, tmp_path):
+    """A template that closes the thinking unless it is asked for: the published one of QwQ, as llama.cpp keeps it."""
+    template = tiny_chat.TEMPLATE.replace("enable_thinking is defined and enable_thinking is false", "not enable_thinking")
+    assert template != tiny_chat.TEMPLATE
+    model = pathlib.Path(tiny_chat.write_model(tmp_path / "model"))
+    (model / "chat_template.jinja").write_text(template)
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(json.dumps({"id": "1", "task": "t", "prompt": "?", "answer": "7"}) + "\n")
+    tokens = {}
+    for flag in (None, "--think", "--no-think"):
+        out = tmp_path / f"{flag}.jsonl"
+        r = halfbyte("eval", model, "--questions", questions, "-o", out, *([flag] if flag else []))
+        assert r.code == 0, r.err
+        tokens[flag] = json.loads(out.read_text().splitlines()[1])["prompt_tokens"]
+    assert tokens[None] == tokens["--no-think"] == tokens["--think"] + 2  # <think></think>
+    (model / "chat_template.jinja").write_text("{{ messages[0].content }}\n")
+    for flag in ("--think", "--no-think"):
+        r = halfbyte("eval", model, "--questions", questions, flag)
+        assert r.code == 2 and "no switch for thinking" in r.err and flag in r.err, r.err
+
+
+def test_what_there_is_to_choose_from_is_said(halfbyte, answerer, questions):
+    r = halfbyte("eval", answerer, "--questions", questions, "--levels", "2,9")
+    assert r.code == 2 and "no question has level 9, there are 1, 2" in r.err, r.err
+    r = halfbyte("eval", ROOT / "models" / "halfbyte-reasoner", "--task", "sums")
+    assert r.code == 2 and "there are arithmetic, chain, countdown, retrieval, word;" in r.err, r.err
+
+
+def test_a_sweep_refuses_a_row_twice(halfbyte, answerer, questions, tmp_path):
+    for plans, tasks, word in [("bf16,w4a4,bf16", questions, "'bf16' stands there 2 times"), ("bf16", f"{questions},{questions}", "stands there twice")]:
+        r = halfbyte("eval", "sweep", answerer, "--plans", plans, "--tasks", tasks, "-o", tmp_path / "s")
+        assert r.code == 2 and word in r.err and not (tmp_path / "s").exists(), r.err
+
+
+def test_other_draws_are_noted(halfbyte, answerer, questions, tmp_path):
+    for seed in ("0", "5"):
+        ask(halfbyte, answerer, questions, "--seed", seed, "-o", tmp_path / seed)
+    ask(halfbyte, answerer, questions, "--marker-penalty", "0", "--top-k", "5", "-o", tmp_path / "same")
+    r = halfbyte("eval", "compare", tmp_path / "0", tmp_path / "same")
+    assert r.code == 0 and r.err == "", r.err
+    r = halfbyte("eval", "compare", tmp_path / "0", tmp_path / "5")
+    assert r.code == 0 and r.err.startswith("note: ") and "drawn with seed 5, the reference with 0" in r.err, r.err
+
+
 def test_ctrl_c_keeps_whole_samples(answerer, questions, tmp_path):
     out = tmp_path / "r.jsonl"
     many = tmp_path / "many.jsonl"
