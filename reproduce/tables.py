@@ -18,6 +18,12 @@ from dataclasses import dataclass, field
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
+# tau0 and t_low that the paper gives (docs/reset.md): said in the commands, so that neither a halfbyte_plan.json beside the
+# weights nor a configuration that halfbyte does not recognise puts other values into the table.
+PUBLISHED_RESET = {"R1-Qwen-7B": ("0.6446", "0.4"), "R1-Qwen-14B": ("0.6488", "0.3"), "Qwen3-8B": ("0.5505", "0.1"),
+                   "Qwen3-14B": ("0.4863", "0.3"), "Qwen3-32B": ("0.5363", "0.1")}
+
+
 @dataclass(frozen=True)
 class Benchmark:
     questions: int          # how many the paper asks
@@ -234,6 +240,7 @@ class Reproduction:
     def evaluation(self, row, benchmark, model, extra=()):
         t, o = self.table, self.options
         results = str(self.path(row, benchmark, model, kind="jsonl"))
+        extra = [word for pair in zip(extra[::2], extra[1::2]) if pair[0] not in self.rows[row].arguments for word in pair]
         command = [self.binary, "eval", self.models[model], "--questions", self.questions[benchmark], *self.sampling(row),
                    *self.rows[row].arguments, *extra, "--samples", str(self.samples(benchmark)), "--seed", str(t.seed),
                    "--max-tokens", str(o.max_tokens), "--device", o.device, "--json", "-o", results, *self.optional(benchmark)]
@@ -258,7 +265,8 @@ class Reproduction:
         return out
 
     def steps(self):
-        return [self.evaluation(row, benchmark, model) for model in self.models for benchmark in self.questions for row in self.rows]
+        return [self.evaluation(row, benchmark, model, self.published(model) if self.rows[row].calibrated else ())
+                for model in self.models for benchmark in self.questions for row in self.rows]
 
     def announce(self):
         print(f"{self.table.title} ({self.table.paper})")
@@ -292,8 +300,12 @@ class Reproduction:
 
     def calibrated(self, model):
         if not self.options.prompts or not any(row.calibrated for row in self.rows.values()):
-            return ()
+            return self.published(model)
         return "--reset-tau0", repr(run(self.calibration(model))["tau0"])
+
+    def published(self, model):
+        values = PUBLISHED_RESET.get(model)
+        return () if self.options.prompts or values is None else ("--reset-tau0", values[0], "--reset-t-low", values[1])
 
     def compare(self, row, benchmark, model):
         against = self.rows[row].against

@@ -178,7 +178,7 @@ Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o) {
   }
   HB_TRY(refuse_unused(app, "without --task perplexity", {"--text", "--window"}));
   if (!o.questions.questions.empty()) HB_TRY(refuse_unused(app, "with --questions", {"--split"}));
-  if (o.out.empty()) HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
+  if (o.out.empty() && o.choices == "generate") HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
   if (!o.allow_code)
     HB_TRY(
         refuse_unused(app, "without --allow-code", {"--weak-sandbox", "--python", "--code-seconds", "--code-memory"}));

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,24 @@ def test_calibration_goes_into_the_row(random_model, questions, tmp_path):
     record = json.loads((tmp_path / "reset_accuracy" / "calibration-R1-Qwen-7B.record").read_text())
     results = (tmp_path / "reset_accuracy" / "ReSET-AIME-120-R1-Qwen-7B.jsonl").read_text().splitlines()[0]
     assert json.loads(results)["policy"]["tau0"] == pytest.approx(record["output"]["tau0"])
+
+
+def test_published_values_are_said_in_the_commands(random_model, questions, tmp_path):
+    """A plan beside the weights has values of its own, and the random model's configuration is none that is recognised."""
+    source = (ROOT / "src" / "model" / "published_reset.cpp").read_text()
+    values = dict(re.findall(r'\{"(?:DeepSeek-R1-Distill-)?(Qwen3?-\d+B)", ([\d., f]+)\}', source))
+    import tables
+    assert {name.removeprefix("R1-"): f"{tau0}, {t_low}f" for name, (tau0, t_low) in tables.PUBLISHED_RESET.items()} == values
+    plan = pathlib.Path(random_model) / "halfbyte_plan.json"
+    plan.write_text('{"preset": "w4a4", "reset": {"tau0": 9.5, "t_low": 0.7}}')
+    try:
+        r = reproduce("reset_ablations", *given("reset_ablations", random_model, questions, tmp_path), "--rows", "ReSET,t_low 0.2", out=tmp_path)
+    finally:
+        plan.unlink()
+    assert r.returncode == 0, r.stderr
+    for row, t_low in (("ReSET", 0.4), ("t-low-0.2", 0.2)):
+        policy = json.loads((tmp_path / "reset_ablations" / f"{row}-AIME-120-R1-Qwen-7B.jsonl").read_text().splitlines()[0])["policy"]
+        assert policy["tau0"] == 0.6446 and policy["t_low"] == pytest.approx(t_low), (row, policy)
 
 
 def test_a_dry_run_says_what_and_how_much(random_model, questions, tmp_path):
