@@ -227,8 +227,8 @@ TEST(Json, SyntaxErrorsSayWhere) {
     const char* text;
     const char* message;
   } cases[] = {
-      {"", "the text is empty"},
-      {"  \n", "the text is empty"},
+      {"", "the text is empty, expected JSON"},
+      {"  \n", "the text is empty, expected JSON"},
       {"{\"a\": 1\n \"b\": 2}", "line 2, column 2: expected ',' or '}', found '\"'"},
       {"[1, 2", "line 1, column 6: expected ',' or ']', found the end of the text"},
       {"[1 2]", "line 1, column 4: expected ',' or ']', found '2'"},
