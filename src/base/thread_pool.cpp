@@ -1,7 +1,7 @@
 // A parallel loop is cut into one contiguous share a thread, and each share into a few pieces: half of it, a quarter, an
 // eighth and so on. A thread claims the pieces of its own share in order, then whatever a thread that is late has left. So
-// on an idle machine each thread runs through long stretches, and on a busy one nobody waits for a sleeping thread, nor, as
-// long as it has half the speed, for a slow one.
+// on an idle machine each thread runs through long stretches, and on a busy one nobody waits for a sleeping thread. One of
+// half the speed or more is behind its half when the others are done: they wait for a quarter of its share at most.
 //
 // What remains on a busy machine are threads that lose their CPU in the middle of a piece. A model's step is hundreds of
 // loops, each as slow as its slowest thread; when waiting takes far longer than working, the caller runs alone for a while.

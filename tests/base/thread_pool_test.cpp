@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <new>
 #include <numeric>
@@ -122,6 +123,22 @@ TEST(ThreadPool, TwoPoolsAtOnce) {
   }
   for (auto& c : callers) c.join();
   EXPECT_EQ(total.load(), 2 * 300 * 50);
+}
+
+// Borders depend on the loop and the thread count alone (docs/threads.md). One loop of a fresh pool: it never runs alone.
+TEST(ThreadPool, PiecesAreHalvesOfWhatIsLeftOfAShare) {
+  ThreadPool pool(2);
+  std::mutex mutex;
+  std::map<int64_t, int64_t> pieces;
+  pool.parallel_for(305, 1, [&](int64_t begin, int64_t end, int) {
+    const std::lock_guard lock(mutex);
+    pieces[begin] = end;
+  });
+  // Shares of 152 and 153 units, eight pieces each.
+  const std::map<int64_t, int64_t> expected{{0, 76},    {76, 114},  {114, 133}, {133, 143}, {143, 148}, {148, 150},
+                                            {150, 151}, {151, 152}, {152, 229}, {229, 267}, {267, 286}, {286, 296},
+                                            {296, 301}, {301, 303}, {303, 304}, {304, 305}};
+  EXPECT_EQ(pieces, expected);
 }
 
 TEST(ThreadPool, UsesItsThreads) {

@@ -311,6 +311,18 @@ TEST_P(PromptAttention, EqualsTheReference) {
   }
 }
 
+// A subnormal q, and a subnormal rest of one, count as zeros though rounding them would give the smallest normal number; keys
+// so large that it would show.
+TEST_P(PromptAttention, SubnormalQueriesEqualTheReference) {
+  constexpr int64_t kPositions = 40, kHeadDim = 64;
+  const auto k = normal_values(kPositions * kHeadDim, 31, 1e36f), v = normal_values(kPositions * kHeadDim, 32);
+  auto q = normal_values(2 * kHeadDim, 33, 1e-36f);
+  const float subnormal = 0x1.fffffcp-127f, rest_is_subnormal = 0x1p-118f + (0x1p-126f - 0x1p-141f);
+  for (size_t i = 0; i < q.size(); i += 2) q[i] = i < kHeadDim ? subnormal : rest_is_subnormal;
+  const Cache cache(k, v, 1, {KvFormat::kBF16, 16, kHeadDim});
+  EXPECT_TRUE(same(cache.attend(expected(), q, 2, 0, 39), cache.attend(prompt(), q, 2, 0, 39)));
+}
+
 TEST_P(PromptAttention, IsCloseToTheExactSums) {
   constexpr int64_t kPositions = 300, kHeadDim = 64;
   const auto k = normal_values(kPositions * kHeadDim, 24), v = normal_values(kPositions * kHeadDim, 25),
