@@ -301,11 +301,14 @@ class Reproduction:
     def calibrated(self, model):
         if not self.options.prompts or not any(row.calibrated for row in self.rows.values()):
             return self.published(model)
-        return "--reset-tau0", repr(run(self.calibration(model))["tau0"])
+        return "--reset-tau0", repr(run(self.calibration(model))["tau0"]), *self.published(model)
 
     def published(self, model):
-        values = PUBLISHED_RESET.get(model)
-        return () if self.options.prompts or values is None else ("--reset-tau0", values[0], "--reset-t-low", values[1])
+        """The paper's values of a model; not tau0 where --prompts calibrates it."""
+        values = dict(zip(("--reset-tau0", "--reset-t-low"), PUBLISHED_RESET.get(model, ())))
+        if self.options.prompts:
+            values.pop("--reset-tau0", None)
+        return tuple(word for pair in values.items() for word in pair)
 
     def compare(self, row, benchmark, model):
         against = self.rows[row].against

@@ -117,7 +117,8 @@ def test_calibration_goes_into_the_row(random_model, questions, tmp_path):
     assert r.returncode == 0, r.stderr
     record = json.loads((tmp_path / "reset_accuracy" / "calibration-R1-Qwen-7B.record").read_text())
     results = (tmp_path / "reset_accuracy" / "ReSET-AIME-120-R1-Qwen-7B.jsonl").read_text().splitlines()[0]
-    assert json.loads(results)["policy"]["tau0"] == pytest.approx(record["output"]["tau0"])
+    policy = json.loads(results)["policy"]
+    assert policy["tau0"] == pytest.approx(record["output"]["tau0"]) and policy["t_low"] == pytest.approx(0.4), "the published t_low"
 
 
 def test_published_values_are_said_in_the_commands(random_model, questions, tmp_path):
