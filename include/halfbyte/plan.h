@@ -65,7 +65,8 @@ struct PrecisionPlan {
   LinearPlan linear_for(std::string_view name) const;
 };
 
-// Names of the presets, for help and messages: f32, bf16, w4a16, w4a8, w4a4, -mxfp4 forms of the last three, int4, int3.
+// Names of the presets, for help and messages: f32, bf16, w4a16, w4a8, w4a4, -mxfp4 forms of the last three, w8a16, int4,
+// int3.
 std::vector<std::string> plan_preset_names();
 // kInvalidArgument with the list of names.
 Result<PrecisionPlan> plan_preset(std::string_view name);

@@ -40,7 +40,8 @@ Status require_int(const JsonValue& object, std::string_view key, int64_t min, i
 
 // A finite number in [min, max].
 Result<double> number_in(const JsonValue& value, double min, double max) {
-  if (const auto text = value.as_string(); text.ok() && (*text == "NaN" || text->ends_with("Infinity")))
+  // As without_python_numbers leaves them.
+  if (const auto text = value.as_string(); text.ok() && (*text == "NaN" || *text == "Infinity" || *text == "-Infinity"))
     return value.error("is " + std::string(*text) + ", expected " + number_text(min) + " to " + number_text(max));
   HB_ASSIGN(const double number, value.as_double());
   if (!(number >= min && number <= max)) {  // false for NaN

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,6 +87,23 @@ TEST_P(GgufBlocks, TheLargestIsThatOfTheValues) {
   const bool known = block_decoders_here().front()->largest(GetParam()) != nullptr;
   EXPECT_EQ(finite > 100, known);
   EXPECT_EQ(damaged > 10, known);
+}
+
+TEST_P(GgufBlocks, TheLargestOfARowIsThatOfAllItsBlocks) {
+  const std::string name(dtype_info(GetParam()).name);
+  const auto blocks = goldens().get<uint8_t>(name + "/blocks");
+  const size_t bytes = dtype_info(GetParam()).block_bytes, count = blocks.size() / bytes;
+  const auto values = goldens().get<float>(name + "/values");
+  for (size_t first = 0; first < count; ++first) {  // each block may hold the largest
+    const auto row = std::as_bytes(std::span(blocks)).subspan(first * bytes);
+    const std::optional<float> largest = largest_of_row(GetParam(), row);
+    ASSERT_EQ(largest.has_value(), block_decoders_here().front()->largest(GetParam()) != nullptr);
+    if (!largest) return;
+    float expected = 0.0f;
+    for (size_t i = first * dtype_info(GetParam()).block; i < values.size(); ++i)
+      expected = std::max(expected, std::fabs(values[i]));
+    ASSERT_EQ(*largest, expected) << "from block " << first << " of " << count;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GgufBlocks, ::testing::ValuesIn(kBlockTypes),

@@ -244,6 +244,10 @@ TEST(HfConfig, PythonNumbers) {
   expect_failure(parse({{"rope_scaling", R"({"type":"linear","factor":Infinity})"}}), StatusCode::kInvalidData,
                  {"factor: is Infinity, expected 1 to"});
   EXPECT_FALSE(parse({{"x", "Infinit"}}).ok());
+  // Any other text is a text, and none gets into the message with its line ends.
+  const auto other = parse({{"rms_norm_eps", R"("1\nInfinity")"}});
+  expect_failure(other, StatusCode::kInvalidData, {"rms_norm_eps: found a string"});
+  EXPECT_EQ(other.status().message().find('\n'), std::string::npos);
 }
 
 // What is no JSON says what to do, and so does what is JSON of another kind.

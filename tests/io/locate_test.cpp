@@ -83,7 +83,6 @@ TEST(Locate, HuggingFaceFolder) {
   expect_failure(open_model_source(folder.path()), StatusCode::kUnsupported, {"'MambaForCausalLM'"});
 }
 
-// A pipe in the place of a file must not hang.
 // Half a cache of the hub: links whose files are gone. Such a file is missing, not absent, whichever it is.
 TEST(Locate, LinksToNothingAreNoAbsentFiles) {
   for (const char* name : {"config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja",
@@ -108,6 +107,7 @@ TEST(Locate, AConfigurationWithoutWeightsSaysWhatIsThere) {
   expect_failure(open_tensor_source(folder / "config.json"), StatusCode::kNotFound, {"there: config.json"});
 }
 
+// A pipe in the place of a file must not hang.
 TEST(Locate, PipesAreNoFiles) {
   const TempFolder folder;
   ASSERT_EQ(mkfifo((folder / "config.json").c_str(), 0600), 0);
