@@ -131,9 +131,14 @@ t = threading.Thread(target=down, args=(20000,)); t.start(); t.join()
 """)
 works("signals", """
 import signal
-def rung(*_): raise TimeoutError
-signal.signal(signal.SIGALRM, rung); signal.setitimer(signal.ITIMER_REAL, .01)
-try: signal.pause(); assert False
+def rung(*_):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    raise TimeoutError
+signal.signal(signal.SIGALRM, rung)
+try:
+    signal.setitimer(signal.ITIMER_REAL, .01, .01)  # again, should the first come before the pause
+    signal.pause()
+    assert False
 except TimeoutError: pass
 signal.raise_signal(signal.SIGUSR1) if signal.signal(signal.SIGUSR1, signal.SIG_IGN) else None
 """)
