@@ -41,12 +41,19 @@ class Flags {
   CLI::Option* flag(const std::string& names, bool& value, const std::string& help) {
     return with_env(app_.add_flag(names, value, help), names)->check(truth_value());
   }
+  // "--think,!--no-think": true for the name, false for the one behind "!"; given twice is an error. (Bound to a variable,
+  // CLI11 2.3 sets an optional<bool> and 2.4 counts an int where neither is given.)
+  CLI::Option* either(const std::string& names, std::optional<bool>& value, const std::string& help) {
+    const auto take = [&value](std::int64_t sum) { value = sum > 0; };
+    return with_env(app_.add_flag_function(names, take, help), names)
+        ->check(truth_value())
+        ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  }
   // With a variable of another name, where the same word means something else to another command.
   template <class T>
   CLI::Option* option_as(const std::string& names, T& value, const std::string& help, const std::string& variable) {
     return not_empty(as_written(app_.add_option(names, value, help)->envname(variable)));
   }
-  // An int counts: 1 for the name, -1 for the one behind "!".
   template <class T>
   CLI::Option* flag_as(const std::string& names, T& value, const std::string& help, const std::string& variable) {
     return app_.add_flag(names, value, help)->envname(variable)->check(truth_value());

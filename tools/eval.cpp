@@ -125,15 +125,19 @@ Result<TextScore> score_text(const EvalFlags& flags) {
   HB_ASSIGN(const auto bytes, read_small_file(flags.text));
   if (!bytes) return not_found(fmt::format("--text {}: there is no such file", quote(flags.text)));
   HB_ASSIGN(const TextModel text, open_text_model(path));
-  HB_ASSIGN(const Prompt prompt, raw_prompt(text, *bytes));
+  auto prompt = raw_prompt(text, *bytes);
+  HB_TRY(prompt.status().with_context("--text " + quote(flags.text)));
   HB_ASSIGN(const std::shared_ptr<Model> model, load_model(path, flags.model));
   ModelOptions options = flags.model;
   if (options.ctx.empty()) options.ctx = std::to_string(std::min(window, model->summary().context));
   HB_ASSIGN(const auto engine, make_engine(model, options, 1));
+  if (const int64_t context = engine->metrics().context; window > context)
+    return invalid_argument(
+        fmt::format("--window is {}, the context {}; choose a window of at most {}", window, context, context));
   ProgressBar bar("scoring", stderr, stderr_is_terminal() && !flags.quiet);
   hold_interrupts();
   const Stopwatch clock;
-  const auto score = perplexity(*engine, prompt.tokens, window, [&](int64_t done, int64_t total) {
+  const auto score = perplexity(*engine, prompt->tokens, window, [&](int64_t done, int64_t total) {
     bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     return !interrupted();
   });

@@ -33,12 +33,12 @@ Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
   o.concurrent = flags.concurrent;
   o.keep_tokens = flags.keep_tokens;
   o.stop_on_loop = flags.length.stop_on_loop;
-  if (flags.think != 0) {
+  if (flags.think) {
     if (!setup.text.template_reads_thinking) {
       return invalid_argument(fmt::format("{}: the model's chat template has no switch for thinking; leave out {}",
-                                          quote(setup.text.path), flags.think > 0 ? "--think" : "--no-think"));
+                                          quote(setup.text.path), *flags.think ? "--think" : "--no-think"));
     }
-    o.render.kwargs_json = {{"enable_thinking", flags.think > 0 ? "true" : "false"}};
+    o.render.kwargs_json = {{"enable_thinking", *flags.think ? "true" : "false"}};
   }
   return read_size(flags.max_tokens, "--max-tokens", o.max_tokens);
 }
@@ -60,7 +60,7 @@ Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<
         std::pair(flags.length.stop_on_loop, "--stop-on-loop"),
         std::pair(flags.max_tokens != kEvalTokens, "--max-tokens"), std::pair(flags.keep_tokens, "--keep-tokens"),
         std::pair(!flags.prompt_suffix.empty(), "--prompt-suffix"), std::pair(!flags.system.empty(), "--system"),
-        std::pair(flags.think > 0, "--think"), std::pair(flags.think < 0, "--no-think")}) {
+        std::pair(flags.think == true, "--think"), std::pair(flags.think == false, "--no-think")}) {
     if (given)
       return invalid_argument(
           fmt::format("--choices {}: nothing is drawn or generated and no chat template is used; leave out {}",
@@ -122,9 +122,8 @@ void add_answer_flags(Flags& flags, EvalFlags& o) {
   add_policy_flags(flags, o.policy);
   add_length_flags(flags, o.length);
   flags.option("--max-tokens", o.max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
-  flags.flag_as("--think,!--no-think", o.think,
-                "Switch the model's reasoning on or off, where its template can (default: the template's)",
-                "HALFBYTE_THINK");
+  flags.either("--think,!--no-think", o.think,
+               "Switch the model's reasoning on or off, where its template can (default: the template's)");
   flags.flag("-q,--quiet", o.quiet, "No progress");
   add_load_flags(flags, o.model);
   add_context_flag(flags, o.model);
@@ -203,8 +202,8 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"min_p", s.min_p},
            {"penalties", {s.repetition_penalty, s.frequency_penalty, s.presence_penalty}},
            {"max_tokens", setup.options.max_tokens},
-           {"think", flags.think >= 0}};
-  if (flags.think > 0) out["think"] = "asked for";  // other than what the template does if nothing is said
+           {"think", flags.think != false}};
+  if (flags.think == true) out["think"] = "asked for";  // other than what the template does if nothing is said
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
   if (!flags.prompt_suffix.empty()) out["prompt_suffix"] = flags.prompt_suffix;
   if (!flags.system.empty()) out["system"] = flags.system;

@@ -36,7 +36,7 @@ struct EvalFlags {
   bool allow_code = false, weak_sandbox = false;
   std::string python = "python3", code_memory = "1G";
   double code_seconds = 10;
-  int think = 0;  // 1: --think, -1: --no-think, 0: what the template does if nothing is said
+  std::optional<bool> think;  // --think, --no-think; else what the template does if nothing is said
   bool json = false, quiet = false, keep_tokens = false;
 };
 

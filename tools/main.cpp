@@ -64,7 +64,11 @@ std::string origin(const std::string& message, const CLI::App& command, std::spa
 // Help and version are answers; everything else the parser refuses is one line.
 int parse_failure(const CLI::App& app, const CLI::ParseError& failure, std::span<char*> arguments) {
   const CLI::App* at = &app;
-  if (!app.get_subcommands().empty()) at = app.get_subcommands().front();
+  std::string command = "halfbyte";
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    command += " " + at->get_name();
+  }
   if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
     std::ostringstream text;
     app.exit(failure, text, text);
@@ -74,7 +78,6 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& failure, std::span
   if (at->get_help_ptr()->count() > 0) return write_out(app.help()) ? kDone : fail_output();
   std::string message = clearer(failure.what(), *at);
   for (char& c : message) c = c == '\n' ? ' ' : c;
-  const std::string command = at == &app ? "halfbyte" : "halfbyte " + at->get_name();
   return fail(fmt::format("{}{}; see {} --help", message, origin(message, *at, arguments), command));
 }
 
@@ -86,6 +89,7 @@ void refuse_bad_environment(CLI::App& command) {
     option->add_result(value);
     option->run_callback();
   }
+  for (CLI::App* inner : command.get_subcommands()) refuse_bad_environment(*inner);
 }
 
 // The help without CLI11's own marks: "{false}" at a flag that switches off, the type twice where a range is checked.

@@ -86,8 +86,10 @@ std::string remark(const RunOptions& options, const Completion& c) {
                      "cut after {}, all of them reasoning, which is not shown; {}, or see it with --reasoning "
                      "show",
                      tokens, longer)
-               : fmt::format("no answer: the model ended after {} of reasoning; see it with --reasoning show", tokens);
-  if (c.text.empty() && c.reasoning_tokens == 0) return fmt::format("the answer is empty: it ended after {}", tokens);
+               : fmt::format("no answer: {} after {} of reasoning; see it with --reasoning show",
+                             c.at_stop_text ? "a --stop text came" : "the model ended", tokens);
+  if (c.text.empty() && c.reasoning_tokens == 0)
+    return fmt::format("the answer is empty: {} after {}", c.at_stop_text ? "a --stop text came" : "it ended", tokens);
   if (cut && has_loop(c.token_ids))
     return fmt::format(
         "cut after {}: the answer repeats itself; draw with a --temperature, or bound it with --max-tokens", tokens);
@@ -230,7 +232,7 @@ Command add_run(CLI::App& app) {
   Flags flags(app);
   add_model_argument(flags, options->model);
   flags.words("PROMPT", options->prompt, "What to answer (default: stdin if it is a pipe, else a conversation)");
-  add_prompt_flags(flags, app, *options);
+  add_prompt_flags(flags, *options);
   flags.option("--reasoning", options->reasoning, "Print the reasoning: show, hide, or auto: on a terminal");
   flags.flag(
       "--entropy", options->entropy,

@@ -27,7 +27,7 @@ struct RunOptions {
   PolicyOptions policy;
   LengthOptions length;
   std::vector<std::string> stop;
-  int think = 0;  // 1: --think, -1: --no-think, 0: the template's own default
+  std::optional<bool> think;  // --think, --no-think; else the template's own default
   bool raw = false, json = false, verbose = false, quiet = false, entropy = false;
   std::string reasoning = "auto";  // show, hide, auto: on a terminal
 };
@@ -44,7 +44,7 @@ struct Chat {
 };
 
 // What run and trace share: the flags of the prompt and of the sampling, the model with its engine, and the prompt.
-void add_prompt_flags(Flags& flags, CLI::App& app, RunOptions& options);
+void add_prompt_flags(Flags& flags, RunOptions& options);
 void add_sampling_flags(Flags& flags, RunOptions& options);
 Status check_prompt_options(const RunOptions& options);
 // The prompt of the command line or of a pipe; nothing: on a terminal.

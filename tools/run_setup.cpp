@@ -56,7 +56,7 @@ Status load_engine(const std::string& path, const ModelOptions& options, int bat
 }  // namespace
 
 Status check_prompt_options(const RunOptions& options) {
-  if (options.raw && (!options.system.empty() || options.think != 0)) {
+  if (options.raw && (!options.system.empty() || options.think)) {
     return invalid_argument("--raw sends the prompt as it is: --system, --think and --no-think have no place in it");
   }
   if (!options.prompt.empty() && !options.prompt_flag.empty() && !from_environment("HALFBYTE_PROMPT")) {
@@ -76,12 +76,12 @@ Result<Chat> open_chat(const RunOptions& options, int batch) {
   HB_ASSIGN(chat.text, open_text_model(path));
   if (!options.raw) {
     HB_TRY(chat.text.template_status);
-    if (options.think != 0 && !chat.text.template_reads_thinking) {
+    if (options.think && !chat.text.template_reads_thinking) {
       return invalid_argument(fmt::format("{}: the model's chat template has no switch for thinking; leave out {}",
-                                          path, options.think > 0 ? "--think" : "--no-think"));
+                                          path, *options.think ? "--think" : "--no-think"));
     }
   }
-  if (options.think != 0) chat.render.kwargs_json = {{"enable_thinking", options.think > 0 ? "true" : "false"}};
+  if (options.think) chat.render.kwargs_json = {{"enable_thinking", *options.think ? "true" : "false"}};
   chat.system = options.system;
   HB_TRY(read_size(options.max_tokens, "--max-tokens", chat.completion.max_tokens));
   HB_TRY(read_size(options.think_budget, "--think-budget", chat.completion.thinking_budget));
@@ -163,13 +163,10 @@ void add_sampling_flags(Flags& flags, RunOptions& o) {
   add_policy_flags(flags, o.policy);
 }
 
-void add_prompt_flags(Flags& flags, CLI::App& app, RunOptions& options) {
+void add_prompt_flags(Flags& flags, RunOptions& options) {
   flags.option("-p,--prompt", options.prompt_flag, "The PROMPT, where no MODEL is named");
   flags.text("--system", options.system, "System message");
-  app.add_flag("--think,!--no-think", options.think, "Switch the model's reasoning on or off, where its template can")
-      ->envname("HALFBYTE_THINK")
-      ->check(Flags::truth_value())
-      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  flags.either("--think,!--no-think", options.think, "Switch the model's reasoning on or off, where its template can");
   flags.option("--think-budget", options.think_budget,
                "Most tokens of reasoning, e.g. 512 or 4K; then the model is made to answer");
   flags.flag("--raw", options.raw, "Send the prompt as it is, without the chat template");

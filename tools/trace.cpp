@@ -236,7 +236,7 @@ Command add_trace(CLI::App& app) {
   Flags flags(app);
   add_model_argument(flags, options->run.model);
   flags.words("PROMPT", options->run.prompt, "What to answer (default: stdin)");
-  add_prompt_flags(flags, app, options->run);
+  add_prompt_flags(flags, options->run);
   flags.option("--jsonl", options->jsonl, "Write one JSON object a token here; -: stdout");
   flags.option("--html", options->html,
                "Write a page to look at here: text coloured by entropy, steps, the curve; -: stdout");

@@ -94,6 +94,7 @@ struct Completion {
   std::vector<int32_t> token_ids;  // with the token that ended it
   std::vector<TokenEvent> events;  // one a token, with logprobs, entropy or a temperature policy
   FinishReason finish = FinishReason::kNone;
+  bool at_stop_text = false;  // one of CompletionOptions::stops ended it, not the model
   CompletionTiming timing;
 };
 

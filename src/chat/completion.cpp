@@ -75,6 +75,7 @@ class Run {
     append(delta);
     if (!found_stop || out_.finish != FinishReason::kNone) return;
     out_.finish = FinishReason::kStop;
+    out_.at_stop_text = true;
     stopped_ = true;
   }
 

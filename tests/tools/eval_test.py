@@ -214,6 +214,16 @@ def test_options_without_effect_are_refused(halfbyte, answerer, questions, tmp_p
     assert r.code == 2 and r.out == "" and word in r.err and r.err.count("\n") == 1, r.err
 
 
+def test_perplexity_says_which_text_and_what_window(halfbyte, answerer, tmp_path):
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "bytes").write_bytes(b"ab\xff")
+    (tmp_path / "text").write_text("some text " * 40)
+    for name, more, words in [("empty", [], ["--text", "empty'", "is empty"]), ("bytes", [], ["bytes'", "byte 2"]),
+                              ("text", ["--window", "100", "--ctx", "64"], ["--window is 100", "context 64", "at most 64"])]:
+        r = halfbyte("eval", answerer, "--task", "perplexity", "--text", tmp_path / name, *more)
+        assert r.code == 2 and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
+
+
 def test_thinking_is_switched_in_the_template(halfbyte, tmp_path):
     """A template that closes the thinking unless it is asked for: the published one of QwQ, as llama.cpp keeps it."""
     template = tiny_chat.TEMPLATE.replace("enable_thinking is defined and enable_thinking is false", "not enable_thinking")
@@ -246,6 +256,13 @@ def test_a_sweep_refuses_a_row_twice(halfbyte, answerer, questions, tmp_path):
     for plans, tasks, word in [("bf16,w4a4,bf16", questions, "'bf16' stands there 2 times"), ("bf16", f"{questions},{questions}", "stands there twice")]:
         r = halfbyte("eval", "sweep", answerer, "--plans", plans, "--tasks", tasks, "-o", tmp_path / "s")
         assert r.code == 2 and word in r.err and not (tmp_path / "s").exists(), r.err
+
+
+def test_a_sweeps_flags_are_explained_by_its_own_help(halfbyte, answerer, tmp_path):
+    r = halfbyte("eval", "sweep", answerer, "--tasks", "x")
+    assert r.code == 2 and r.err.endswith("see halfbyte eval sweep --help\n"), r.err
+    r = halfbyte("eval", "sweep", answerer, "--tasks", "x", "-o", tmp_path / "s", env=clean_environment(HALFBYTE_FORCED="x"))
+    assert r.code == 2 and "--forced" in r.err and "(from HALFBYTE_FORCED)" in r.err, r.err
 
 
 def test_other_draws_are_noted(halfbyte, answerer, questions, tmp_path):

@@ -236,6 +236,10 @@ def test_an_answer_that_shows_nothing_says_why(halfbyte, model, tmp_path):
     stops_early = tiny_chat.write_model(tmp_path / "m", generation={"eos_token_id": 256 + tiny_chat.ADDED.index("</think>")})
     assert "note: no answer: the model ended after 4 tokens of reasoning" in halfbyte("run", stops_early, "Hi").err
     assert "note: the answer is empty: it ended after 1 token\n" in halfbyte("run", model, "w", "--raw").err
+    # A stop text counts in the reasoning, too, and it was not the model that ended.
+    r = halfbyte("run", model, "Hi", "--stop", "b")
+    assert (r.code, r.out) == (0, "") and "note: no answer: a --stop text came after 3 tokens of reasoning" in r.err, r.err
+    assert "note: the answer is empty: a --stop text came after" in halfbyte("run", model, "Hi", "--no-think", "--stop", "D").err
 
 
 def test_an_answer_that_goes_in_circles_says_so(halfbyte, model):

@@ -160,7 +160,7 @@ struct LinearPlain {
     if (call.rows == 1) {
       pairs<1>(call, r, middle, part, 0);
       r = middle + part;
-    } else if (call.rows * activation_stride(call.k) * 4 > kActivationBytes) {
+    } else if (!kFp8 && call.rows * activation_stride(call.k) * 4 > kActivationBytes) {  // FP8 is costly to widen twice
       for (; r < middle; r += kBlockRows) block(call, r, middle - r < kBlockRows ? middle : r + kBlockRows, part);
       r = middle + part;
     }
