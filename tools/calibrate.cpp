@@ -96,11 +96,12 @@ Result<Entropies> generate(Chat& chat, const std::vector<Prompt>& prompts) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     bar.step(i, prompts.size());
     p.choice = static_cast<uint32_t>(i);
-    HB_ASSIGN(const Completion c, complete(*chat.engine, chat.text, prompts[i], chat.completion,
-                                           [](const OutputDelta&) { return !interrupted(); }));
-    if (c.finish == FinishReason::kCancelled) return cancelled("interrupted");
+    const auto c = complete(*chat.engine, chat.text, prompts[i], chat.completion,
+                            [](const OutputDelta&) { return !interrupted(); });
+    HB_TRY(c.status().with_context(fmt::format("prompt {}", i + 1)));
+    if (c->finish == FinishReason::kCancelled) return cancelled("interrupted");
     std::vector<double> own;
-    for (const TokenEvent& e : c.events)
+    for (const TokenEvent& e : c->events)
       if (!e.forced) own.push_back(e.entropy);
     if (own.empty()) continue;
     out.tau0.push_back(percentile(own, kQuantile));
@@ -213,7 +214,7 @@ Json accuracy_json(const EvalSummary& s) {
 Json grid_json(const std::optional<TLowGrid>& grid) {
   if (!grid) return nullptr;
   Json fixed = accuracy_json(grid->fixed), rows = Json::array();
-  fixed["temperature"] = grid->temperature;
+  fixed["temperature"] = as_typed(grid->temperature);
   for (const TLowRow& r : grid->rows) {
     Json row = accuracy_json(r.summary);
     row["t_low"] = r.t_low;

@@ -59,6 +59,11 @@ bool is_set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
+// A variable may be meant for other runs.
+bool was_typed(const CLI::Option& option) {
+  return option.count() > 0 && !is_set(option.get_envname().c_str());
+}
+
 bool terminal_is_dumb() {
   const char* term = std::getenv("TERM");
   return term == nullptr || std::string_view(term) == "dumb";
@@ -227,9 +232,17 @@ CLI::Validator decimal_number() {
 Status refuse_unused(const CLI::App& app, std::string_view where, std::initializer_list<const char*> others) {
   for (const char* name : others) {
     const CLI::Option* option = app.get_option_no_throw(name);
-    // A variable may be meant for other runs.
-    if (option == nullptr || option->count() == 0 || from_environment(option->get_envname().c_str())) continue;
+    if (option == nullptr || !was_typed(*option)) continue;
     return invalid_argument(fmt::format("{} has no effect {}; leave it out", name, where));
+  }
+  return {};
+}
+
+Status refuse_before(const CLI::App& app, const CLI::App& below) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!was_typed(*option)) continue;
+    return invalid_argument(fmt::format("{} has no effect before {}; put it behind, or leave it out",
+                                        option->get_name(), below.get_name()));
   }
   return {};
 }

@@ -137,6 +137,8 @@ CLI::Validator readable(Read read) {
 }
 // Refuses the first of `others` that was typed, which would be passed over in silence. `where`: "with --stepped".
 Status refuse_unused(const CLI::App& app, std::string_view where, std::initializer_list<const char*> others);
+// Refuses what was typed before the command `below`, which does not read it.
+Status refuse_before(const CLI::App& app, const CLI::App& below);
 // Whether this variable of the environment is set.
 bool from_environment(const char* variable);
 // "1 token", "20 tokens".

@@ -75,7 +75,8 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
            {"tokens_per_s", tokens_per_s},
            {"policy", Json::parse(policy_json(setup.options.sampling.policy))},
            {"levels", level_rows(setup, results.results())}};
-  if (const float penalty = setup.options.sampling.marker_penalty; penalty != 0) out["marker_penalty"] = penalty;
+  if (const float penalty = setup.options.sampling.marker_penalty; penalty != 0)
+    out["marker_penalty"] = as_typed(penalty);
   return json_text(out);
 }
 
@@ -118,6 +119,18 @@ struct TextScore {
   double seconds = 0;
 };
 
+Status check_window(const EvalFlags& flags, int64_t window, size_t tokens, int64_t context) {
+  if (window < 2) return invalid_argument(fmt::format("--window is {}, expected 2 or more", window));
+  HB_TRY(read_size(flags.model.ctx, "--ctx", context));
+  if (window > context)
+    return invalid_argument(
+        fmt::format("--window is {}, the context {}; choose a window of at most {}", window, context, context));
+  if (tokens < static_cast<size_t>(window))
+    return invalid_argument(fmt::format("--text {}: has {}, less than one window of {}; choose a smaller --window",
+                                        quote(flags.text), counted(tokens, "token"), window));
+  return {};
+}
+
 Result<TextScore> score_text(const EvalFlags& flags) {
   int64_t window = 0;
   HB_TRY(read_size(flags.window, "--window", window));
@@ -125,15 +138,13 @@ Result<TextScore> score_text(const EvalFlags& flags) {
   HB_ASSIGN(const auto bytes, read_small_file(flags.text));
   if (!bytes) return not_found(fmt::format("--text {}: there is no such file", quote(flags.text)));
   HB_ASSIGN(const TextModel text, open_text_model(path));
-  auto prompt = raw_prompt(text, *bytes);
+  const auto prompt = raw_prompt(text, *bytes);
   HB_TRY(prompt.status().with_context("--text " + quote(flags.text)));
   HB_ASSIGN(const std::shared_ptr<Model> model, load_model(path, flags.model));
+  HB_TRY(check_window(flags, window, prompt->tokens.size(), model->summary().context));
   ModelOptions options = flags.model;
-  if (options.ctx.empty()) options.ctx = std::to_string(std::min(window, model->summary().context));
+  if (options.ctx.empty()) options.ctx = std::to_string(window);
   HB_ASSIGN(const auto engine, make_engine(model, options, 1));
-  if (const int64_t context = engine->metrics().context; window > context)
-    return invalid_argument(
-        fmt::format("--window is {}, the context {}; choose a window of at most {}", window, context, context));
   ProgressBar bar("scoring", stderr, stderr_is_terminal() && !flags.quiet);
   hold_interrupts();
   const Stopwatch clock;
@@ -182,11 +193,12 @@ Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o) {
   }
   HB_TRY(refuse_unused(app, "without --task perplexity", {"--text", "--window"}));
   if (!o.questions.questions.empty()) HB_TRY(refuse_unused(app, "with --questions", {"--split"}));
-  if (o.out.empty() && o.choices == "generate") HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
-  if (!o.allow_code)
-    HB_TRY(
-        refuse_unused(app, "without --allow-code", {"--weak-sandbox", "--python", "--code-seconds", "--code-memory"}));
-  return {};
+  if (o.choices != "generate") {
+    HB_TRY(refuse_unused(app, "with --choices " + o.choices, {"--concurrent"}));
+  } else if (o.out.empty()) {
+    HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
+  }
+  return refuse_unused_code_flags(app, o);
 }
 
 }  // namespace
@@ -214,8 +226,11 @@ Command add_eval(CLI::App& app) {
   app.require_subcommand(0, 1);
   const Command run_compare = add_eval_compare(*compare), run_sweep = add_eval_sweep(*sweep);
   return [o, &app, compare, sweep, run_compare, run_sweep] {
-    if (compare->parsed()) return run_compare();
-    if (sweep->parsed()) return run_sweep();
+    for (const auto& [below, run_below] : {std::pair(compare, run_compare), std::pair(sweep, run_sweep)}) {
+      if (!below->parsed()) continue;
+      const Status before = refuse_before(app, *below);
+      return before.ok() ? run_below() : fail(before);
+    }
     if (const Status unused = refuse_unused_flags(app, *o); !unused.ok()) return fail(unused);
     return o->questions.task == "perplexity" ? score(*o) : answer(*o);
   };

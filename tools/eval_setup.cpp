@@ -92,11 +92,24 @@ Status change_prompts(const EvalFlags& flags, std::vector<Question>& questions) 
   return {};
 }
 
-// Tokens of the longest prompt with its answer.
-Result<int64_t> longest_text(const EvalSetup& setup) {
-  if (setup.form) return longest_choice(setup.text, setup.questions, *setup.form);
-  HB_ASSIGN(const int64_t prompt, longest_prompt(setup.text, setup.questions, setup.options.render));
-  return prompt + setup.options.max_tokens;
+// The context: --ctx, or that of the longest prompt with its answer. Each must fit, which is said before the first is answered.
+Result<int64_t> choose_context(const EvalFlags& flags, const EvalSetup& setup) {
+  LongestText longest;
+  if (setup.form) {
+    HB_ASSIGN(longest, longest_choice(setup.text, setup.questions, *setup.form));
+  } else {
+    HB_ASSIGN(longest, longest_prompt(setup.text, setup.questions, setup.options.render));
+    longest.tokens += setup.options.max_tokens;
+  }
+  const int64_t most = setup.model->summary().context;
+  int64_t context = std::min(longest.tokens, most);
+  HB_TRY(read_size(flags.model.ctx, "--ctx", context));
+  if (longest.tokens <= context) return context;
+  return invalid_argument(fmt::format(
+      "the question {} needs {} tokens{}, and the context is {}{}: {}leave the question out", quote(longest.question),
+      longest.tokens, setup.form ? "" : fmt::format(", {} of them for the answer", setup.options.max_tokens), context,
+      context < most ? fmt::format(" (--ctx; the model's is {})", most) : ", the model's",
+      setup.form ? "" : "lower --max-tokens, or "));
 }
 
 }  // namespace
@@ -141,6 +154,11 @@ void add_code_flags(Flags& flags, EvalFlags& o) {
   flags.option("--code-memory", o.code_memory, "Memory of a test of code")->capture_default_str();
 }
 
+Status refuse_unused_code_flags(const CLI::App& app, const EvalFlags& o) {
+  if (o.allow_code) return {};
+  return refuse_unused(app, "without --allow-code", {"--weak-sandbox", "--python", "--code-seconds", "--code-memory"});
+}
+
 Result<SharedSandbox> code_sandbox(const EvalFlags& flags, std::span<const Question> questions, SharedSandbox open) {
   HB_TRY(check_code(questions, flags.allow_code));
   if (!asks_for_code(questions)) return SharedSandbox();
@@ -168,18 +186,16 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   HB_ASSIGN(setup.model, load_model(path, flags.model));
   if (!setup.form) HB_TRY(set_sampling(flags, setup));
   ModelOptions engine = flags.model;
-  if (engine.ctx.empty()) {
-    HB_ASSIGN(const int64_t longest, longest_text(setup));
-    engine.ctx = std::to_string(std::min(longest, setup.model->summary().context));
-  }
+  HB_ASSIGN(const int64_t context, choose_context(flags, setup));
+  engine.ctx = std::to_string(context);
   HB_ASSIGN(setup.engine, make_engine(setup.model, engine, setup.form ? 1 : flags.concurrent));
   return setup;
 }
 
 std::string policy_json(const TemperaturePolicy& p) {
   if (p.rule == TemperatureRule::kFixed) return "null";
-  const Json out{{"rule", name_of(p.rule)}, {"tau0", p.tau0},     {"t_low", p.t_low},
-                 {"t_high", p.t_high},      {"window", p.window}, {"include_current", p.include_current}};
+  const Json out{{"rule", name_of(p.rule)},      {"tau0", p.tau0},     {"t_low", as_typed(p.t_low)},
+                 {"t_high", as_typed(p.t_high)}, {"window", p.window}, {"include_current", p.include_current}};
   return out.dump();
 }
 
@@ -196,18 +212,18 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"fingerprint", fmt::format("{:016x}", fingerprint(setup.questions))},
            {"samples", flags.samples},
            {"seed", flags.seed},
-           {"temperature", s.temperature},
-           {"top_p", s.top_p},
+           {"temperature", as_typed(s.temperature)},
+           {"top_p", as_typed(s.top_p)},
            {"top_k", s.top_k},
-           {"min_p", s.min_p},
-           {"penalties", {s.repetition_penalty, s.frequency_penalty, s.presence_penalty}},
+           {"min_p", as_typed(s.min_p)},
+           {"penalties", {as_typed(s.repetition_penalty), as_typed(s.frequency_penalty), as_typed(s.presence_penalty)}},
            {"max_tokens", setup.options.max_tokens},
            {"think", flags.think != false}};
   if (flags.think == true) out["think"] = "asked for";  // other than what the template does if nothing is said
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
   if (!flags.prompt_suffix.empty()) out["prompt_suffix"] = flags.prompt_suffix;
   if (!flags.system.empty()) out["system"] = flags.system;
-  if (s.marker_penalty != 0) out["marker_penalty"] = s.marker_penalty;
+  if (s.marker_penalty != 0) out["marker_penalty"] = as_typed(s.marker_penalty);
   if (flags.length.stop_on_loop) out["stop_on_loop"] = true;
   if (flags.keep_tokens) out["keep_tokens"] = true;
   if (setup.form) out["choices"] = flags.choices;

@@ -57,6 +57,8 @@ struct EvalSetup {
 void add_answer_flags(Flags& flags, EvalFlags& options);
 // --allow-code and what goes with it.
 void add_code_flags(Flags& flags, EvalFlags& options);
+// Refuses what goes with --allow-code where that is missing.
+Status refuse_unused_code_flags(const CLI::App& app, const EvalFlags& options);
 // Where a question is answered by code: `open`, or a sandbox that was tried out, or the reason why there is none. Null where
 // no question is.
 using SharedSandbox = std::shared_ptr<const Sandbox>;

@@ -40,6 +40,7 @@ struct Variant {
   std::string name;  // as it was written
   std::string plan;
   std::string policy;  // "": that of --policy
+  bool has_policy() const { return !policy.empty(); }
 };
 
 // "bf16,w4a4,kv=nvfp4,w4a4@reset" is three: a part with "=" belongs to the one before it.
@@ -69,7 +70,14 @@ struct Task {
   std::string name;  // of a task of the model's folder, or of a question file without its folder and ending
   std::vector<int64_t> levels;
   std::string file;  // "" for a task of the model's folder
-  bool operator==(const Task&) const = default;
+
+  bool of_folder() const { return file.empty(); }
+  // Whether both have a question, which would count twice, or the same results file.
+  bool overlaps(const Task& other) const {
+    if (name != other.name) return false;
+    const auto has = [&](int64_t level) { return std::ranges::find(other.levels, level) != other.levels.end(); };
+    return file != other.file || levels.empty() || other.levels.empty() || std::ranges::any_of(levels, has);
+  }
 };
 
 // "word:3+4": levels 3 and 4.
@@ -89,11 +97,19 @@ Result<std::vector<Task>> tasks_of(const std::string& text) {
         if (error != std::errc() || end != level.data() + level.size())
           return invalid_argument(
               fmt::format("--tasks: the level {} of {} is no number", quote(level), quote(task.name)));
+        if (std::ranges::find(task.levels, value) != task.levels.end())
+          return invalid_argument(fmt::format("--tasks: {} names level {} twice, expected once", quote(part), value));
         task.levels.push_back(value);
       }
     }
-    if (std::ranges::find(tasks, task) != tasks.end())
-      return invalid_argument(fmt::format("--tasks: {} stands there twice, expected once", quote(part)));
+    if (const auto same = std::ranges::find_if(tasks, [&](const Task& t) { return t.overlaps(task); });
+        same != tasks.end())
+      return invalid_argument(
+          same->file == task.file
+              ? fmt::format("--tasks: questions of {} stand there twice, expected once", quote(part))
+              : fmt::format("--tasks: {} and another file have the same name, which that of their results is made of; "
+                            "give one of them another name",
+                            quote(part)));
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -124,13 +140,14 @@ std::vector<bool> symbols_of(const Tokenizer& tokenizer) {
 
 class Sweep {
  public:
-  explicit Sweep(const SweepFlags& flags) : flags_(flags) {}
+  Sweep(const CLI::App& app, const SweepFlags& flags) : app_(app), flags_(flags) {}
 
   Result<SweepReport> run() {
-    if (!flags_.eval.model.plan.empty()) return invalid_argument("--plan: a sweep takes its plans from --plans");
     HB_ASSIGN(const auto variants, variants_of(flags_.plans));
-    policies_ = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return !v.policy.empty(); });
     HB_ASSIGN(const auto tasks, tasks_of(flags_.tasks));
+    HB_TRY(refuse_unused_flags(variants, tasks));
+    policies_ = std::ranges::any_of(variants, &Variant::has_policy);
+    of_folder_ = std::ranges::any_of(tasks, &Task::of_folder);
     std::error_code failure;
     std::filesystem::create_directories(flags_.folder, failure);
     if (failure)
@@ -147,13 +164,23 @@ class Sweep {
   }
 
  private:
+  Status refuse_unused_flags(const std::vector<Variant>& variants, const std::vector<Task>& tasks) const {
+    HB_TRY(refuse_unused(app_, "in a sweep, which takes its plans from --plans", {"--plan"}));
+    if (std::ranges::all_of(variants, &Variant::has_policy))
+      HB_TRY(refuse_unused(app_, "where each of --plans names a policy", {"--temperature", "--policy"}));
+    if (std::ranges::none_of(tasks, &Task::of_folder))
+      HB_TRY(refuse_unused(app_, "where all of --tasks are files", {"--split"}));
+    return refuse_unused_code_flags(app_, flags_.eval);
+  }
+
   // Every question file, before the first of many models is loaded: what is wrong in the last must not come out at its end.
   // Opens the sandbox where code is to be graded.
   Status check_questions(const std::vector<Task>& tasks, const Variant& variant) {
     HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
     for (const Task& task : tasks) {
-      HB_ASSIGN(const ChosenQuestions chosen, choose_questions(flags_for(task, variant).questions, path));
-      HB_ASSIGN(SharedSandbox sandbox, code_sandbox(flags_.eval, chosen.questions, sandbox_));
+      const auto chosen = choose_questions(flags_for(task, variant).questions, path);
+      HB_TRY(chosen.status().with_context("--tasks " + task.name));
+      HB_ASSIGN(SharedSandbox sandbox, code_sandbox(flags_.eval, chosen->questions, sandbox_));
       if (sandbox) sandbox_ = std::move(sandbox);
     }
     return {};
@@ -322,12 +349,12 @@ class Sweep {
   Status write(SweepReport& report) const {
     HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
     report.title = flags_.title;
-    report.facts = {
-        fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()),
-        fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
-        fmt::format("split {}, {} a question, seed {}, longest answer {} tokens", flags_.eval.questions.split,
-                    counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),
-        "intervals: 95%, from 10,000 resamplings of the questions, paired"};
+    report.facts = {fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()),
+                    fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
+                    fmt::format("{}{} a question, seed {}, longest answer {} tokens",
+                                of_folder_ ? "split " + flags_.eval.questions.split + ", " : "",
+                                counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),
+                    "intervals: 95%, from 10,000 resamplings of the questions, paired"};
     for (const Drawn& drawn : sampling_)
       report.facts.push_back(fmt::format("{}: {}", fmt::join(drawn.rows, "; "), drawn.text));
     if (!flags_.eval.system.empty()) report.facts.push_back("system message: " + quote(flags_.eval.system, 200));
@@ -340,6 +367,7 @@ class Sweep {
     return write_file(folder / "report.json", report_json(report));
   }
 
+  const CLI::App& app_;
   SweepFlags flags_;
   struct Drawn {
     std::string text;
@@ -347,13 +375,14 @@ class Sweep {
   };
   std::vector<Drawn> sampling_;
   SharedSandbox sandbox_;                                        // where some question is answered by code
+  bool of_folder_ = false;                                       // some task is one of the model's folder
   bool policies_ = false;                                        // some variant names one
   std::vector<std::vector<std::vector<SampleResult>>> results_;  // [task][variant]
   std::vector<std::vector<std::vector<ForcedToken>>> forced_;    // likewise
 };
 
-int run(const SweepFlags& flags) {
-  auto report = Sweep(flags).run();
+int run(const CLI::App& app, const SweepFlags& flags) {
+  auto report = Sweep(app, flags).run();
   if (!report.ok()) return interrupted() ? end_interrupted() : fail(report.status());
   const std::string text = flags.eval.json ? report_json(*report) : report_markdown(*report);
   return write_out(text) ? kDone : fail_output();
@@ -388,7 +417,7 @@ Command add_eval_sweep(CLI::App& app) {
   add_answer_flags(flags, o->eval);
   add_code_flags(flags, o->eval);
   flags.flag("--json", o->eval.json, "The report as JSON instead of Markdown");
-  return [o] { return run(*o); };
+  return [o, &app] { return run(app, *o); };
 }
 
 }  // namespace halfbyte::tools

@@ -74,6 +74,12 @@ Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const s
   HB_ASSIGN(chosen.path, questions_path(options, model));
   HB_ASSIGN(chosen.questions, read_questions(chosen.path, options.order_seed));
   HB_TRY(keep_some(options, chosen.questions));
+  // A variable may be meant for other runs.
+  if (options.order_seed != 0 && !from_environment("HALFBYTE_ORDER_SEED") &&
+      std::ranges::none_of(chosen.questions, &Question::order_drawn))
+    return invalid_argument(
+        fmt::format("--order-seed has no effect: the choices of {} have an order, or there are none; leave it out",
+                    quote(chosen.path)));
   return chosen;
 }
 

@@ -39,8 +39,8 @@ Json logprobs_json(const TextModel& text, const std::vector<TokenEvent>& events)
 
 Json policy_json(const Chat& chat) {
   const TemperaturePolicy& p = chat.completion.sampling.policy;
-  return {{"rule", name_of(p.rule)},     {"tau0", p.tau0},     {"t_low", p.t_low},
-          {"t_high", p.t_high},          {"window", p.window}, {"include_current", p.include_current},
+  return {{"rule", name_of(p.rule)},      {"tau0", p.tau0},     {"t_low", as_typed(p.t_low)},
+          {"t_high", as_typed(p.t_high)}, {"window", p.window}, {"include_current", p.include_current},
           {"source", chat.policy_source}};
 }
 
@@ -57,7 +57,8 @@ std::string result_json(const Chat& chat, const Completion& c) {
   out["finish_reason"] = finish_reason_name(c.finish);
   out["seed"] = chat.completion.sampling.seed;
   if (!chat.policy_source.empty()) out["policy"] = policy_json(chat);
-  if (const float penalty = chat.completion.sampling.marker_penalty; penalty != 0) out["marker_penalty"] = penalty;
+  if (const float penalty = chat.completion.sampling.marker_penalty; penalty != 0)
+    out["marker_penalty"] = as_typed(penalty);
   out["timing"] = {{"load_s", chat.model->summary().load_seconds},
                    {"prefill_s", c.timing.prefill_s},
                    {"decode_s", c.timing.decode_s},

@@ -68,19 +68,18 @@ class Tracer {
     return policy;
   }
 
-  // The draw's own integer weights over their sum.
-  std::vector<float> probabilities(const std::vector<int32_t>& ids, float temperature) {
-    std::vector<float> out;
+  // Not the draw's integer weights over their sum: these are 0 below 2^-31 of the largest. `ids`: the likeliest first.
+  std::vector<double> probabilities(const std::vector<int32_t>& ids, float temperature) {
+    std::vector<double> out;
     if (temperature <= kGreedyTemperature) {
-      for (const int32_t id : ids) out.push_back(id == ids.front() ? 1.0f : 0.0f);
+      for (const int32_t id : ids) out.push_back(id == ids.front() ? 1.0 : 0.0);
       return out;
     }
-    const auto count = static_cast<int64_t>(logits_.size());
-    const LogitFns& fns = best_logit_fns();
-    weights_.resize(logits_.size());
-    const float max = fns.finite_max(logits_.data(), count);
-    const auto total = static_cast<double>(fns.weights(logits_.data(), count, max, temperature, weights_.data()));
-    for (const int32_t id : ids) out.push_back(static_cast<float>(weights_[static_cast<size_t>(id)] / total));
+    const float max = logits_[static_cast<size_t>(ids.front())];
+    scaled_.clear();
+    for (const float l : logits_) scaled_.push_back((l - max) / temperature);
+    const double log_z = best_logit_fns().sums(scaled_.data(), static_cast<int64_t>(scaled_.size()), 0.0f).log_z;
+    for (const int32_t id : ids) out.push_back(std::exp(static_cast<double>(scaled_[static_cast<size_t>(id)]) - log_z));
     return out;
   }
 
@@ -94,8 +93,8 @@ class Tracer {
     };
     std::partial_sort(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(kept), ids_.end(), likelier);
     ids_.resize(kept);
-    const std::vector<float> before = probabilities(ids_, 1.0f);
-    const std::vector<float> after = temperature == 1.0f ? before : probabilities(ids_, temperature);
+    const std::vector<double> before = probabilities(ids_, 1.0f);
+    const std::vector<double> after = temperature == 1.0f ? before : probabilities(ids_, temperature);
     std::vector<TraceCandidate> out;
     for (size_t i = 0; i < ids_.size(); ++i)
       out.push_back({ids_[i], std::string(tokenizer_.token_bytes(ids_[i])), before[i], after[i]});
@@ -106,8 +105,7 @@ class Tracer {
   const StepClasses& classes_;
   Detokenizer text_;
   TemperatureState shadow_;
-  std::vector<float> logits_;
-  std::vector<uint32_t> weights_;
+  std::vector<float> logits_, scaled_;
   std::vector<int32_t> ids_;
   std::vector<TraceToken> tokens_;
 };
@@ -167,7 +165,7 @@ Status compare(Engine& other, const Prompt& prompt, std::vector<TraceToken>& tok
     const size_t at = prompt.tokens.size() - 1 + i;
     const int32_t best = score.argmax[at];
     tokens[i].other = TraceOther{best, std::string(chat.text.tokenizer->token_bytes(best)), score.entropies[at],
-                                 std::exp(score.logprobs[at])};
+                                 std::exp(static_cast<double>(score.logprobs[at]))};
   }
   return {};
 }

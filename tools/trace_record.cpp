@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/quote.h"
 #include "json_text.h"
 
 namespace halfbyte::tools {
@@ -27,7 +28,7 @@ Json full_json(const TraceToken& t) {
            {"step_mean", t.step_mean},
            {"running_mean", t.running_mean},
            {"threshold", nullptr},
-           {"temperature", t.temperature},
+           {"temperature", as_typed(t.temperature)},
            {"boundary", t.boundary},
            {"uncertain", t.uncertain}};
   if (t.threshold) out["threshold"] = *t.threshold;

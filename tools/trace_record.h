@@ -13,17 +13,17 @@ namespace halfbyte::tools {
 
 struct TraceCandidate {
   int32_t token = 0;
-  std::string text;  // the token's bytes; may be no whole character
-  float before = 0;  // probability of the raw logits at temperature 1
-  float after = 0;   // at the token's temperature: what is drawn from where no penalty, bias or truncation is set
+  std::string text;   // the token's bytes; may be no whole character
+  double before = 0;  // probability of the raw logits at temperature 1
+  double after = 0;   // at the token's temperature: what is drawn from where no penalty, bias or truncation is set
 };
 
 // What a second plan makes of the same prefix.
 struct TraceOther {
   int32_t token = 0;  // its most likely one
   std::string text;
-  float entropy = 0;      // nats
-  float probability = 0;  // that it gives the token that was drawn, temperature 1
+  float entropy = 0;       // nats
+  double probability = 0;  // that it gives the token that was drawn, temperature 1
 };
 
 struct TraceToken {

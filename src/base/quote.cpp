@@ -27,6 +27,13 @@ std::string number_text(float number) {
   return shortest(number);
 }
 
+double as_typed(float number) {
+  const std::string text = number_text(number);
+  double typed = 0;
+  std::from_chars(text.data(), text.data() + text.size(), typed);
+  return typed;
+}
+
 std::string quote(std::string_view text, size_t max_bytes) {
   std::string out = "'";
   size_t at = 0;

@@ -115,6 +115,7 @@ Status read_gpqa(const JsonValue& root, uint64_t order_seed, Question& q, Choice
     HB_TRY(add_choice(value, choices.texts));
   }
   right = 0;
+  q.order_drawn = true;
   for (size_t i = choices.texts.size() - 1; i > 0; --i) {
     const uint64_t bits =
         philox_draw(order_seed, static_cast<uint32_t>(i), static_cast<uint64_t>(q.number), /*stream=*/3);

@@ -80,16 +80,16 @@ Result<int64_t> score_choices(Engine& engine, const TextModel& text, std::span<c
   return tokens;
 }
 
-Result<int64_t> longest_choice(const TextModel& text, std::span<const Question> questions, ChoiceForm form) {
-  size_t longest = 0;
+Result<LongestText> longest_choice(const TextModel& text, std::span<const Question> questions, ChoiceForm form) {
+  LongestText longest;
   for (const Question& q : questions) {
     for (size_t i = 0; i < q.choices.size(); ++i) {
       const ChoicePair pair = choice_pair(q, i, form);
       HB_ASSIGN(const Prompt prompt, raw_prompt(text, pair.context + pair.continuation));
-      longest = std::max(longest, prompt.tokens.size());
+      longest.take(static_cast<int64_t>(prompt.tokens.size()), q);
     }
   }
-  return static_cast<int64_t>(longest);
+  return longest;
 }
 
 ChoiceSummary summarise_choices(std::span<const SampleResult> results) {

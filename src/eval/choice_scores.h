@@ -36,7 +36,7 @@ Result<int64_t> score_choices(Engine& engine, const TextModel& text, std::span<c
                               ChoiceForm form, ResultsFile& results, const OnEvalProgress& on_progress = nullptr);
 
 // Tokens of the longest context with its choice.
-Result<int64_t> longest_choice(const TextModel& text, std::span<const Question> questions, ChoiceForm form);
+Result<LongestText> longest_choice(const TextModel& text, std::span<const Question> questions, ChoiceForm form);
 
 struct ChoiceSummary {
   int64_t questions = 0;

@@ -99,9 +99,10 @@ class Evaluation {
       request.sampling.choice = static_cast<uint32_t>(sample(next_));
       OutputTextOptions output;
       output.reasoning = reasoning_start(prompt.text);
-      HB_ASSIGN(const uint64_t id, engine_.submit(std::move(request)));
+      const auto id = engine_.submit(std::move(request));
+      HB_TRY(id.status().with_context("the question " + quote(q.id)));
       flights_.emplace(
-          id, Flight{next_, OutputText(text_.tokenizer, output), {}, {}, static_cast<int64_t>(prompt.tokens.size())});
+          *id, Flight{next_, OutputText(text_.tokenizer, output), {}, {}, static_cast<int64_t>(prompt.tokens.size())});
       ++next_;
     }
     return {};
@@ -242,14 +243,14 @@ Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const 
   return evaluation.tokens();
 }
 
-Result<int64_t> longest_prompt(const TextModel& text, std::span<const Question> questions,
-                               const ChatRenderOptions& render) {
-  size_t longest = 0;
+Result<LongestText> longest_prompt(const TextModel& text, std::span<const Question> questions,
+                                   const ChatRenderOptions& render) {
+  LongestText longest;
   for (const Question& q : questions) {
     HB_ASSIGN(const Prompt prompt, question_prompt(text, q, render));
-    longest = std::max(longest, prompt.tokens.size());
+    longest.take(static_cast<int64_t>(prompt.tokens.size()), q);
   }
-  return static_cast<int64_t>(longest);
+  return longest;
 }
 
 EvalSummary summarise(std::span<const SampleResult> results, int samples) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -45,9 +46,19 @@ Status check_results(std::span<const Question> questions, int samples, const Res
 Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const Question> questions,
                          const EvalOptions& options, ResultsFile& results, const OnEvalProgress& on_progress = nullptr);
 
-// The longest prompt of the questions, in tokens.
-Result<int64_t> longest_prompt(const TextModel& text, std::span<const Question> questions,
-                               const ChatRenderOptions& render);
+// The longest of the texts that questions make, and whose it is.
+struct LongestText {
+  int64_t tokens = 0;
+  std::string question;  // its id
+
+  void take(int64_t own, const Question& q) {
+    if (own > tokens) *this = {own, q.id};
+  }
+};
+
+// Of the prompts, without their answers.
+Result<LongestText> longest_prompt(const TextModel& text, std::span<const Question> questions,
+                                   const ChatRenderOptions& render);
 
 struct EvalSummary {
   int64_t questions = 0, samples = 0;  // samples: of each question

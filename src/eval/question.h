@@ -48,7 +48,8 @@ struct Question {
   std::vector<QuestionTurn> before;  // earlier messages; the prompt is the last
   std::string prefix;                // sequence: what a right answer begins with
   std::shared_ptr<const CodeTests> code;
-  bool continued = false;  // the choices are endings of the stem's text and no answers (HellaSwag)
+  bool order_drawn = false;  // the choices have the order of order_seed, not one of the file
+  bool continued = false;    // the choices are endings of the stem's text and no answers (HellaSwag)
 };
 
 // The text of a question file; `name` is what messages call it. Besides our own lines it reads those of GSM8K, MATH-500, AIME

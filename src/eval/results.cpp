@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -123,27 +124,47 @@ Status read_lines(std::string_view rest, const std::string& path, std::vector<Sa
   return {};
 }
 
-// What differs, member by member: the two lines are long, and mostly alike.
-std::string difference(std::string_view found, std::string_view expected) {
-  using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
+
+// Whether a results file says this value. Until 2026-11-30 it said 0.6000000238418579 where it says 0.6 now.
+bool same_value(const Json& there, const Json& now) {
+  if (there == now) return true;
+  return there.is_number_float() && now.is_number_float() &&
+         there.get<double>() == static_cast<double>(now.get<float>());
+}
+
+const Json* member(const Json& object, const std::string& key) {
+  const auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+// Adds what differs, down to single values, which are short enough to be shown. Null: missing.
+void add_differences(const std::string& name, const Json* there, const Json* now, std::vector<std::string>& out) {
+  const bool both = there != nullptr && now != nullptr;
+  if (both && there->is_object() && now->is_object()) {
+    const std::string prefix = name.empty() ? "" : name + ".";
+    for (const auto& [key, value] : there->items()) add_differences(prefix + key, &value, member(*now, key), out);
+    for (const auto& [key, value] : now->items())
+      if (!there->contains(key)) add_differences(prefix + key, nullptr, &value, out);
+  } else if (both && there->is_array() && now->is_array() && there->size() == now->size()) {
+    for (size_t i = 0; i < there->size(); ++i)
+      add_differences(fmt::format("{}[{}]", name, i), &(*there)[i], &(*now)[i], out);
+  } else if (!both || !same_value(*there, *now)) {
+    const auto shown = [](const Json* value) { return value == nullptr ? "missing" : quote(value->dump(), 200); };
+    out.push_back(fmt::format("{} is {} there and {} now", quote(name), shown(there), shown(now)));
+  }
+}
+
+// How the first line of a file differs from the one that is expected; empty: it does not.
+std::string difference(std::string_view found, const std::string& expected) {
+  if (found == expected) return "";
   const Json there = Json::parse(found, nullptr, /*allow_exceptions=*/false);
   const Json now = Json::parse(expected, nullptr, /*allow_exceptions=*/false);
   if (!there.is_object() || !there.contains("halfbyte_eval") || !now.is_object())
     return "found " + quote(found, 100) + ", expected results of halfbyte eval";
-  std::string text;
-  const auto say = [&](const std::string& key, const Json* one, const Json* other) {
-    if (one != nullptr && other != nullptr && *one == *other) return;
-    const auto shown = [](const Json* value) { return value == nullptr ? "missing" : quote(value->dump(), 200); };
-    text += fmt::format("{}{} is {} there and {} now", text.empty() ? "" : ", ", quote(key), shown(one), shown(other));
-  };
-  const auto member = [](const Json& object, const std::string& key) {
-    const auto it = object.find(key);
-    return it == object.end() ? nullptr : &*it;
-  };
-  for (const auto& [key, value] : there.items()) say(key, &value, member(now, key));
-  for (const auto& [key, value] : now.items())
-    if (member(there, key) == nullptr) say(key, nullptr, &value);
-  return text.empty() ? "the same in another order" : text;
+  std::vector<std::string> all;
+  add_differences("", &there, &now, all);
+  return fmt::format("{}", fmt::join(all, ", "));
 }
 
 }  // namespace
@@ -187,10 +208,9 @@ Status ResultsFile::read_existing(const std::string& settings_json) {
   std::string_view rest = text.substr(0, whole);
   if (!rest.empty()) {
     const std::string_view first = rest.substr(0, rest.find('\n'));
-    if (first != settings_json) {
-      return invalid_argument(
-          fmt::format("{}: holds results of other settings, so it is not continued: {}; name another file",
-                      quote(path_), difference(first, settings_json)));
+    if (const std::string other = difference(first, settings_json); !other.empty()) {
+      return invalid_argument(fmt::format(
+          "{}: holds results of other settings, so it is not continued: {}; name another file", quote(path_), other));
     }
     rest.remove_prefix(first.size() + 1);
   } else if (!text.empty() && !std::string_view(settings_json).starts_with(text)) {

@@ -20,14 +20,6 @@ nlohmann::ordered_json linear_json(const LinearPlan& plan) {
           {"activation_scale", name_of(plan.activation_scale)}};
 }
 
-// The double with the fewest digits that reads back as this float: 0.1, not 0.10000000149011612.
-double as_typed(float number) {
-  const std::string text = number_text(number);
-  double typed = 0;
-  std::from_chars(text.data(), text.data() + text.size(), typed);
-  return typed;
-}
-
 Status unknown_key(const JsonValue& object, std::string_view key, const std::string& expected) {
   return object.error("unknown key " + quote(key) + ", expected " + expected +
                       "; a newer Halfbyte may have written this file");

@@ -26,6 +26,13 @@ TEST(Quote, EveryByteGivesValidPrintableText) {
   }
 }
 
+TEST(Quote, FloatsAsTyped) {
+  EXPECT_EQ(as_typed(0.6f), 0.6);
+  EXPECT_EQ(as_typed(0.1f), 0.1);
+  EXPECT_EQ(as_typed(1e-30f), 1e-30);
+  for (float number = 1e-3f; number < 10; number *= 1.37f) EXPECT_EQ(static_cast<float>(as_typed(number)), number);
+}
+
 TEST(Quote, CutsBetweenCharacters) {
   EXPECT_EQ(quote("abcdef", 3), "'abc...'");
   EXPECT_EQ(quote("abc", 3), "'abc'");

@@ -92,6 +92,31 @@ TEST_F(ResultsFileTest, RefusesOtherSettingsAndOtherFiles) {
   EXPECT_FALSE(ResultsFile::open("/no/such/folder/file", "{}").ok());
 }
 
+TEST_F(ResultsFileTest, NamesWhatDiffersDownToTheValue) {
+  const std::string same = R"("temperature":0.6,"penalties":[1.1,0.0])";
+  const std::string old = R"({"halfbyte_eval":2,"plan":{"linear":{"weights":"nvfp4"},"head":"bf16"},)";
+  ASSERT_TRUE(ResultsFile::open(path_, old + same + "}").ok());
+  const auto other =
+      ResultsFile::open(path_, R"({"halfbyte_eval":2,"plan":{"linear":{"weights":"int4"},"head":"bf16"},)" + same +
+                                   R"(,"choices":"text"})");
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.status().message(),
+              HasSubstr(R"(continued: 'plan.linear.weights' is '"nvfp4"' there and '"int4"' now, 'choices' is missing )"
+                        R"(there and '"text"' now; name another file)"));
+}
+
+TEST_F(ResultsFileTest, GoesOnWithTheFloatsOfEarlierVersions) {
+  const std::string now = R"({"halfbyte_eval":2,"temperature":0.6,"penalties":[1.1,0.0]})";
+  write(R"({"halfbyte_eval":2,"temperature":0.6000000238418579,"penalties":[1.100000023841858,0.0]})"
+        "\n");
+  EXPECT_TRUE(ResultsFile::open(path_, now).ok());
+  write(R"({"halfbyte_eval":2,"temperature":0.6000001,"penalties":[1.100000023841858,0.0]})"
+        "\n");
+  const auto other = ResultsFile::open(path_, now);
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.status().message(), HasSubstr("continued: 'temperature' is '0.6000001' there and '0.6' now;"));
+}
+
 TEST_F(ResultsFileTest, OneRunAtATimeHoldsIt) {
   auto first = ResultsFile::open(path_, R"({"seed":1})");
   ASSERT_TRUE(first.ok() && (*first)->append(result(0)).ok());

@@ -65,6 +65,10 @@ def test_policy(halfbyte, answerer, questions, tmp_path):
                                 "include_current": False}
     settings = json.loads(out.read_text().splitlines()[0])
     assert settings["policy"] == greedy["policy"]
+    given = ask(halfbyte, answerer, questions, "--policy", "reset", "--reset-t-low", "0.3", "--reset-t-high", "0.7", "--top-p", "0.95", "--marker-penalty", "0",
+                "-o", tmp_path / "given.jsonl")
+    assert (given["policy"]["t_low"], given["policy"]["t_high"]) == (0.3, 0.7), "as it was given, and not the nearest float's digits"
+    assert json.loads((tmp_path / "given.jsonl").read_text().splitlines()[0])["top_p"] == 0.95
     hot = ask(halfbyte, answerer, questions, "--policy", "reset", "--reset-tau0", "0", "--reset-t-high", "50",
               "--top-p", "1", "--max-tokens", "40")
     assert greedy["accuracy"] == 0.75 and hot["accuracy"] < 0.75  # at 50 nearly every token is as likely as another
@@ -206,6 +210,10 @@ def test_what_other_settings_are_is_said(halfbyte, answerer, questions, tmp_path
     (["--questions", "Q", "--split", "test"], "--split has no effect with --questions"),
     (["--questions", "Q", "--keep-tokens"], "--keep-tokens has no effect without -o"),
     (["--questions", "Q", "--code-seconds", "3"], "--code-seconds has no effect without --allow-code"),
+    (["--questions", "Q", "--order-seed", "3"], "--order-seed has no effect"),
+    (["--questions", "Q", "--choices", "text", "--concurrent", "3"], "--concurrent has no effect with --choices text"),
+    (["--limit", "3", "compare", "Q", "Q"], "has no effect before compare; put it behind"),
+    (["sweep", "--tasks", "Q", "-o", "s"], "MODEL has no effect before sweep; put it behind"),
 ])
 def test_options_without_effect_are_refused(halfbyte, answerer, questions, tmp_path, arguments, word):
     (tmp_path / "text").write_text("some text " * 20)
@@ -252,8 +260,59 @@ def test_what_there_is_to_choose_from_is_said(halfbyte, answerer, questions):
     assert r.code == 2 and "there are arithmetic, chain, countdown, retrieval, word;" in r.err, r.err
 
 
+@pytest.mark.parametrize("arguments, words", [
+    (["--tasks", "Q", "--split", "test"], ["--split has no effect where all of --tasks are files"]),
+    (["--tasks", "Q", "--plan", "bf16"], ["--plan has no effect in a sweep, which takes its plans from --plans"]),
+    (["--tasks", "Q", "--plans", "bf16@reset,w4a4@reset", "--temperature", "1"], ["--temperature has no effect where each of --plans names a policy"]),
+    (["--tasks", "Q", "--python", "python3"], ["--python has no effect without --allow-code"]),
+    (["--tasks", "Q", "--forced", "many"], ["--forced", "see halfbyte eval sweep --help"]),
+    (["--tasks", "nothing"], ["--tasks nothing: ", "nothing-validation.jsonl"]),
+    (["--tasks", "Q:1+9"], ["--tasks q: ", "no question has level 9, there are 1, 2"]),
+])
+def test_what_a_sweep_refuses(halfbyte, answerer, questions, tmp_path, arguments, words):
+    r = halfbyte("eval", "sweep", answerer, *[a.replace("Q", str(questions)) for a in arguments], "-o", tmp_path / "s")
+    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
+    assert not list(tmp_path.glob("s/*.jsonl"))
+
+
+def test_a_variable_for_other_runs_is_not_refused(halfbyte, answerer, questions, tmp_path):
+    r = halfbyte("eval", "sweep", answerer, "--tasks", questions, "--plans", "bf16", "--forced", "0", "--limit", "2", "--json", "-o", tmp_path / "s",
+                 env=clean_environment(HALFBYTE_PLAN="w4a4", HALFBYTE_SPLIT="test", HALFBYTE_MODEL=str(answerer)))
+    assert r.code == 0, r.err
+    report = json.loads(r.out)
+    assert [plan["plan"] for plan in report["tasks"][0]["plans"]] == ["bf16"]
+    assert report["facts"][0].startswith(f"model '{answerer}'") and report["facts"][2].startswith("1 sample a question"), report["facts"]
+
+
+def test_a_sweeps_report_names_the_model_that_was_not_named(halfbyte, questions, tmp_path):
+    r = halfbyte("eval", "sweep", "--tasks", questions, "--plans", "bf16", "--forced", "0", "--limit", "1", "--max-tokens", "2", "--json", "-o", tmp_path)
+    assert r.code == 0, r.err
+    assert json.loads(r.out)["facts"][0].startswith(f"model '{ROOT / 'models' / 'halfbyte-reasoner'}'")
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--max-tokens", "1M"], ["the question 'q10' needs 10486", "1048576 of them for the answer", "1048576, the model's: lower --max-tokens"]),
+    (["--ctx", "20", "--max-tokens", "8"], ["the question 'q10' needs", "the context is 20 (--ctx; the model's is "]),
+    (["--task", "perplexity", "--text", "TEXT", "--window", "2M"], ["--window is 2097152, the context 1048576; choose a window of at most 1048576"]),
+    (["--task", "perplexity", "--text", "TEXT", "--window", "1"], ["--window is 1, expected 2 or more"]),
+    (["--task", "perplexity", "--text", "TEXT", "--window", "200"], ["--text 'TEXT': has ", " less than one window of 200"]),
+])
+def test_what_is_wrong_is_named_before_the_work(halfbyte, answerer, questions, tmp_path, arguments, words):
+    (tmp_path / "TEXT").write_text("some text " * 5)
+    out = tmp_path / "r.jsonl"
+    asked = [] if "--task" in arguments else ["--questions", questions, "-o", out]
+    r = halfbyte("eval", answerer, *asked, *arguments, cwd=tmp_path)
+    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
+    assert not out.exists()
+
+
 def test_a_sweep_refuses_a_row_twice(halfbyte, answerer, questions, tmp_path):
-    for plans, tasks, word in [("bf16,w4a4,bf16", questions, "'bf16' stands there 2 times"), ("bf16", f"{questions},{questions}", "stands there twice")]:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "q.jsonl").write_bytes(questions.read_bytes())
+    for plans, tasks, word in [("bf16,w4a4,bf16", questions, "'bf16' stands there 2 times"), ("bf16", f"{questions},{questions}", "stand there twice"),
+                               ("bf16", f"{questions}:1+2,{questions}:2+1", "stand there twice"), ("bf16", f"{questions},{questions}:2", "stand there twice"),
+                               ("bf16", f"{questions}:2+2", "names level 2 twice"),
+                               ("bf16", f"{questions},{tmp_path}/other/q.jsonl", "another file have the same name")]:
         r = halfbyte("eval", "sweep", answerer, "--plans", plans, "--tasks", tasks, "-o", tmp_path / "s")
         assert r.code == 2 and word in r.err and not (tmp_path / "s").exists(), r.err
 

@@ -81,6 +81,20 @@ def test_smollm2_follows_the_policy(halfbyte, smollm2, tmp_path):
     assert [t[0] for t in data["tokens"]] == [row["text"] for row in rows]
 
 
+def test_small_probabilities_are_numbers(halfbyte, model):
+    """The draw's own weights end at 2^-31 of the largest; the record says what the logits and the temperature make."""
+    r = halfbyte("trace", model, "Hi", "--jsonl", "-", "--temperature", "0.3", "--seed", "1", "--max-tokens", "4")
+    assert r.code == 0, r.err
+    small = 0
+    for line in r.out.splitlines():
+        assert '"temperature":0.3,' in line
+        top = json.loads(line)["top"]
+        for c in top[1:]:
+            assert c["after"] == pytest.approx(top[0]["after"] * (c["before"] / top[0]["before"]) ** (1 / .3), rel=1e-3), top
+            small += 0 < c["after"] < 1e-10
+    assert small > 0, "the model is sure of its answer"
+
+
 def test_the_same_plan_agrees_with_itself(halfbyte, model):
     rows = records(halfbyte("trace", model, "Hi", "--jsonl", "-", "--plan", "w4a16", "--compare", "w4a16", "--kernels", "ref").out)
     for row in rows:
