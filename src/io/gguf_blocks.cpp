@@ -231,8 +231,10 @@ uint32_t magnitude(float x) {
   return bits_of(x) & 0x7FFFFFFFu;
 }
 
-uint32_t larger(uint32_t a, uint32_t b) {
-  return a < b ? b : a;
+// Raises `largest` to the magnitudes of a scale's two extremes.
+void raise(uint32_t& largest, float a, float b) {
+  const uint32_t m = magnitude(a), n = magnitude(b), larger = m > n ? m : n;
+  largest = larger > largest ? larger : largest;
 }
 
 float largest_q4_0(const std::byte* in, size_t blocks) {
@@ -247,8 +249,7 @@ float largest_q4_0(const std::byte* in, size_t blocks) {
       most = more > most ? more : most;
     }
     const float d = half(in);
-    largest = larger(largest,
-                     larger(magnitude(d * static_cast<float>(least - 8)), magnitude(d * static_cast<float>(most - 8))));
+    raise(largest, d * static_cast<float>(least - 8), d * static_cast<float>(most - 8));
   }
   return float_of(largest);
 }
@@ -264,8 +265,7 @@ float largest_q8_0(const std::byte* in, size_t blocks) {
       most = q[i] > most ? q[i] : most;
     }
     const float d = half(in);
-    largest =
-        larger(largest, larger(magnitude(d * static_cast<float>(least)), magnitude(d * static_cast<float>(most))));
+    raise(largest, d * static_cast<float>(least), d * static_cast<float>(most));
   }
   return float_of(largest);
 }
@@ -287,8 +287,7 @@ float largest_q4_k(const std::byte* in, size_t blocks) {
       for (int h = 0; h < 2; ++h) {
         float s, t;
         scale_and_min(in + 4, j + h, d, m, s, t);
-        largest = larger(largest, larger(magnitude(s * static_cast<float>(least[h]) - t),
-                                         magnitude(s * static_cast<float>(most[h]) - t)));
+        raise(largest, s * static_cast<float>(least[h]) - t, s * static_cast<float>(most[h]) - t);
       }
     }
   }
@@ -312,8 +311,7 @@ float largest_q6_k(const std::byte* in, size_t blocks) {
             most = q > most ? q : most;
           }
           const float s = d * static_cast<float>(static_cast<int8_t>(u8(in + 192 + 8 * part + 2 * run + h)));
-          largest = larger(largest, larger(magnitude(s * static_cast<float>(least - 32)),
-                                           magnitude(s * static_cast<float>(most - 32))));
+          raise(largest, s * static_cast<float>(least - 32), s * static_cast<float>(most - 32));
         }
       }
     }
