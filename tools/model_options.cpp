@@ -66,7 +66,8 @@ void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kern
       ->check(readable(parse_kv));
   flags
       .option_as(kernels_flag, options.kernels,
-                 "Force an implementation: ref, avx2, avx512, amx (default: the best here)", "HALFBYTE_KERNELS")
+                 "Force an implementation: ref, avx2, avxvnni, avx512, amx (default: the best here)",
+                 "HALFBYTE_KERNELS")
       ->check(readable(choose_isa));
   flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
       ->check(whole_number(0, 4096));

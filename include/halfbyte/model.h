@@ -21,7 +21,7 @@ struct LoadOptions {
   // else w4a16 (docs/plans.md).
   std::optional<PrecisionPlan> plan;
   std::optional<KvKind> kv;  // replaces the plan's, whichever plan it is
-  // "": the best this CPU runs; "ref", "avx2", "avx512", "amx": forced, an error if it cannot run.
+  // "": the best this CPU runs; "ref", "avx2", "avxvnni", "avx512", "amx": forced, an error if it cannot run.
   std::string kernels;
   int threads = 0;  // 0: the physical cores this process may use
   // Called from the loading thread with bytes done and in total. Return false to stop (Status kCancelled).

@@ -24,6 +24,7 @@ std::span<const LogitFns* const> logit_fns_here() {
 
 const LogitFns& logit_fns(std::string_view kernels) {
   if (kernels == "ref") return kLogitFnsBaseline;
+  if (kernels == "avxvnni") kernels = "avx2";  // nothing to gain from its one instruction
   for (const LogitFns* form : logit_fns_here()) {
     if (form->name == kernels) return *form;
   }

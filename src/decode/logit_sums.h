@@ -42,8 +42,8 @@ std::span<const LogitFns* const> logit_fns_here();
 inline const LogitFns& best_logit_fns() {
   return *logit_fns_here().back();
 }
-// The form that goes with a set of kernels: "ref" the baseline, another set its own form or, where it has none or this CPU
-// does not run it, the best here.
+// The form that goes with a set of kernels: "ref" the baseline, "avxvnni" that of "avx2", another set its own form or,
+// where it has none or this CPU does not run it, the best here.
 const LogitFns& logit_fns(std::string_view kernels);
 
 // (l - max) - log Z, nats.

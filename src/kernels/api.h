@@ -9,9 +9,10 @@
 
 namespace halfbyte {
 
-// Instruction sets with kernels of their own, in rising order of preference.
-enum class Isa : uint8_t { kRef, kAvx2, kAvx512, kAmx };
-const char* isa_name(Isa isa);  // "ref", "avx2", "avx512", "amx"
+// Instruction sets with kernels of their own, in rising order of preference. Each contains those before it, but for
+// AVX-VNNI, which is a branch of its own: AVX2 and the VEX-encoded vpdpbusd.
+enum class Isa : uint8_t { kRef, kAvx2, kAvxVnni, kAvx512, kAmx };
+const char* isa_name(Isa isa);  // "ref", "avx2", "avxvnni", "avx512", "amx"
 
 // Why a row runs. A role and never a row count: a generated token is a decode row whatever runs beside it, a prompt
 // token is a prompt row whatever the chunk, so results do not depend on company.

@@ -20,6 +20,8 @@ namespace cpu {
 std::span<const LinearKernel> linear_nvfp4_avx2();
 std::span<const LinearKernel> linear_mxfp4_avx2();
 std::span<const LinearKernel> linear_bf16_avx2();
+std::span<const LinearKernel> linear_nvfp4_avxvnni();
+std::span<const LinearKernel> linear_mxfp4_avxvnni();
 std::span<const LinearKernel> linear_nvfp4_avx512();
 std::span<const LinearKernel> linear_mxfp4_avx512();
 std::span<const LinearKernel> linear_bf16_avx512();

@@ -11,7 +11,12 @@
 namespace halfbyte {
 namespace {
 
-constexpr std::array kIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+constexpr std::array kIsas = {Isa::kRef, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kAmx};
+
+// A CPU that runs `set` runs the kernels of `part`. AVX-512 has a vpdpbusd of its own and need not have AVX-VNNI's.
+bool contains(Isa set, Isa part) {
+  return part == Isa::kAvxVnni ? set == part : part <= set;
+}
 
 const char* weights_name(WeightFormat f) {
   switch (f) {
@@ -46,6 +51,7 @@ std::string missing_features(Isa isa) {
     need("fma", cpu.fma);
     need("f16c", cpu.f16c);
   }
+  if (contains(isa, Isa::kAvxVnni)) need("avx_vnni", cpu.avx_vnni);
   if (isa >= Isa::kAvx512) {
     need("avx512f", cpu.avx512f);
     need("avx512bw", cpu.avx512bw);
@@ -73,6 +79,8 @@ std::vector<LinearKernel> collect() {
     cpu::linear_nvfp4_avx2(),
     cpu::linear_mxfp4_avx2(),
     cpu::linear_bf16_avx2(),
+    cpu::linear_nvfp4_avxvnni(),
+    cpu::linear_mxfp4_avxvnni(),
     cpu::linear_nvfp4_avx512(),
     cpu::linear_mxfp4_avx512(),
     cpu::linear_bf16_avx512(),
@@ -93,6 +101,7 @@ const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::kRef: return "ref";
     case Isa::kAvx2: return "avx2";
+    case Isa::kAvxVnni: return "avxvnni";
     case Isa::kAvx512: return "avx512";
     case Isa::kAmx: return "amx";
   }
@@ -102,6 +111,10 @@ const char* isa_name(Isa isa) {
 std::span<const LinearKernel> all_linear_kernels() {
   static const std::vector<LinearKernel> kAll = collect();
   return kAll;
+}
+
+std::span<const Isa> all_isas() {
+  return kIsas;
 }
 
 bool isa_runs_here(Isa isa) {
@@ -121,16 +134,16 @@ Result<Isa> choose_isa(std::string_view forced) {
     const std::string missing = missing_features(isa);
     if (missing.empty()) return isa;
     return unsupported("kernels " + quote(forced) + " need CPU features that are missing here (" + missing +
-                       "); leave the choice to Halfbyte or name a lower set (ref, avx2, avx512)");
+                       "); leave the choice to Halfbyte or name a lower set (ref, avx2, avxvnni, avx512)");
   }
-  return invalid_argument("unknown kernels " + quote(forced) + ", expected ref, avx2, avx512 or amx");
+  return invalid_argument("unknown kernels " + quote(forced) + ", expected ref, avx2, avxvnni, avx512 or amx");
 }
 
 Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa,
                                                RowRole role) {
   const LinearKernel* best = nullptr;
   for (const LinearKernel& k : all_linear_kernels()) {
-    if (k.weights != weights || k.activations != activations || k.isa > isa) continue;
+    if (k.weights != weights || k.activations != activations || !contains(isa, k.isa)) continue;
     if (k.prompt_only && role != RowRole::kPrompt) continue;
     if (best == nullptr || k.isa > best->isa) best = &k;  // the first of a set is its default form
   }

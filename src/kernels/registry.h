@@ -13,15 +13,18 @@ namespace halfbyte {
 // Every linear kernel that was compiled in, whether this CPU runs it or not.
 std::span<const LinearKernel> all_linear_kernels();
 
+// In rising order of preference.
+std::span<const Isa> all_isas();
+
 // True when this CPU has what the instruction set needs.
 bool isa_runs_here(Isa isa);
 
-// "ref", "avx2", "avx512", "amx", or "" for the best that runs here. An error lists the known names, or says which CPU
-// features are missing. HALFBYTE_KERNELS is read by the tools, not here.
+// "ref", "avx2", "avxvnni", "avx512", "amx", or "" for the best that runs here. An error lists the known names, or says
+// which CPU features are missing. HALFBYTE_KERNELS is read by the tools, not here.
 Result<Isa> choose_isa(std::string_view forced);
 
-// The kernel for a format, mode and role: of `isa`, or of the next lower set that has one (its name says which). The two
-// roles' kernels of one format, mode and isa read the same packed weights. kUnsupported for a combination that does not
+// The kernel for a format, mode and role: of `isa`, or of the next lower set in it that has one (its name says which).
+// The two roles' kernels of one format, mode and isa read the same packed weights. kUnsupported for a combination that does not
 // exist: F32 and BF16 weights take kF32 and kA16, NVFP4 and MXFP4 all four modes.
 Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa,
                                                RowRole role = RowRole::kDecode);

@@ -27,6 +27,7 @@ TEST(LogitSums, EveryFormHasItsOwnNameAndTheBaselineIsFirst) {
 
 TEST(LogitSums, AForcedSetOfKernelsChoosesItsForm) {
   EXPECT_EQ(logit_fns("ref").name, "baseline");
+  EXPECT_EQ(&logit_fns("avxvnni"), &logit_fns("avx2"));
   EXPECT_EQ(&logit_fns("amx"), &best_logit_fns());  // has no form of its own
   for (const LogitFns* form : logit_fns_here().subspan(1)) EXPECT_EQ(&logit_fns(form->name), form);
 }

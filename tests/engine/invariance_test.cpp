@@ -90,7 +90,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx})
+  for (const Isa isa : all_isas())
     if (isa_runs_here(isa)) {
       for (const std::string& plan : plan_preset_names())  // int4 and int3 run bf16's kernels
         if (!plan.starts_with("int")) out.push_back({plan, isa_name(isa)});

@@ -1,10 +1,10 @@
-# Fails when an object that is compiled for AVX2, AVX-512 or AMX defines a weak symbol (an inline function or a template
+# Fails when an object that is compiled for AVX2, AVX-VNNI, AVX-512 or AMX defines a weak symbol (an inline function or a template
 # outside the kernels): the linker keeps one copy for the whole program, and it may be this one, which older machines
 # cannot run. Templates over types of namespace halfbyte::cpu exist only here and are allowed.
 set(checked 0)
 set(found "")
 foreach(object IN LISTS OBJECTS)
-  if(NOT object MATCHES "_(avx2|avx512|amx)\\.(cpp|dir)")
+  if(NOT object MATCHES "_(avx2|avxvnni|avx512|amx)\\.(cpp|dir)")
     continue()
   endif()
   math(EXPR checked "${checked} + 1")

@@ -1,6 +1,7 @@
 // Every fast linear against the reference of the same form, bit for bit: odd sizes, adversarial values, every number of
-// tokens, every way to cut the work. Each test runs a kernel taken from the registry by name; those for AVX-512 and AMX
-// run a second time in plain loops (emulated/), so that they are tested on machines without these instructions, too.
+// tokens, every way to cut the work. Each test runs a kernel taken from the registry by name; those for AVX-VNNI,
+// AVX-512 and AMX run a second time in plain loops (emulated/), so that they are tested on machines without these
+// instructions, too.
 #include <gtest/gtest.h>
 
 #include <bit>

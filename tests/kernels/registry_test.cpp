@@ -16,7 +16,7 @@ constexpr ActivationMode kModes[] = {ActivationMode::kF32, ActivationMode::kA16,
                                      ActivationMode::kA4};
 
 TEST(Registry, EveryCombinationOfTheContractHasAKernelInEverySet) {
-  for (Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+  for (Isa isa : all_isas()) {
     for (WeightFormat format : kFormats) {
       for (ActivationMode mode : kModes) {
         const bool plain = block_size(format) == 1;
@@ -50,6 +50,30 @@ TEST(Registry, EveryCombinationOfTheContractHasAKernelInEverySet) {
   }
 }
 
+// AVX-VNNI has the FP4 linears and takes everything else from AVX2. No other set takes anything from it: a CPU with
+// AVX-512 need not have it.
+TEST(Registry, AvxVnniIsABranchOfItsOwn) {
+  int its_own = 0;
+  for (WeightFormat format : kFormats) {
+    for (ActivationMode mode : kModes) {
+      for (Isa isa : all_isas()) {
+        const auto found = find_linear_kernel(format, mode, isa);
+        if (!found.ok()) continue;
+        const bool own = isa == Isa::kAvxVnni && block_size(format) != 1 && mode != ActivationMode::kF32;
+        EXPECT_EQ((*found)->isa == Isa::kAvxVnni, own) << (*found)->name << " for " << isa_name(isa);
+        its_own += own ? 1 : 0;
+        if (isa == Isa::kAvxVnni && !own) {
+          EXPECT_EQ(*found, *find_linear_kernel(format, mode, Isa::kAvx2));
+        }
+      }
+    }
+  }
+#if defined(__x86_64__)
+  EXPECT_EQ(its_own, 6);
+  EXPECT_EQ(vector_kernels(Isa::kAvxVnni).isa, Isa::kAvx2);
+#endif
+}
+
 TEST(Registry, NamesAreUniqueAndShapesSane) {
   std::set<std::string_view> names;
   for (const LinearKernel& k : all_linear_kernels()) {
@@ -74,8 +98,8 @@ TEST(Registry, ChoosesAndRefuses) {
   const auto unknown = choose_isa("neon");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(unknown.status().message(), HasSubstr("ref, avx2, avx512 or amx"));
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+  EXPECT_THAT(unknown.status().message(), HasSubstr("ref, avx2, avxvnni, avx512 or amx"));
+  for (Isa isa : all_isas()) {
     const auto forced = choose_isa(isa_name(isa));
     ASSERT_EQ(forced.ok(), isa_runs_here(isa));
     if (forced.ok()) {

@@ -79,7 +79,7 @@ std::vector<Case> cases() {
     plans.push_back(kNvfp4Head);
     plans.push_back(kFp8Head);
     for (const std::string& plan : plans) {
-      for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512}) out.push_back({model, plan, isa});
+      for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512}) out.push_back({model, plan, isa});
     }
   }
   return out;

@@ -134,7 +134,7 @@ std::vector<Case> cases() {
   std::vector<Case> out;
   for (const std::string& name : goldens().children("")) {
     if (name == "made_with") continue;
-    for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) out.push_back({name, isa});
+    for (const Isa isa : all_isas()) out.push_back({name, isa});
   }
   return out;
 }

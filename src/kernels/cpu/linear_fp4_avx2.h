@@ -8,7 +8,8 @@
 // can overlap; in one loop the long chains (12 instructions from load to sum) fill its schedulers: 20.4 cycles a 16x16
 // block against 22.3 for 16-bit activations on a Zen 3 (November 2026, bench/ladder/cpu.md).
 //
-// No int16 saturation: a maddubs lane is at most 24 * 128 * 2 = 6144, four are added: 24576 < 32768.
+// The multiply-add step is a policy: Maddubs here, Vpdpbusd in linear_fp4_avxvnni.h. Everything else, and every bit of
+// the result, is the same.
 #pragma once
 
 #include <immintrin.h>
@@ -69,29 +70,33 @@ HB_ALWAYS_INLINE Weights decode(const Decoder& decoder, const uint8_t* codes) {
   return decode(decoder, load_codes(codes));
 }
 
-// Sums of one piece over 16 k: eight int16 pairs, row by row (even and odd halves of a 32-bit lane).
-HB_ALWAYS_INLINE __m256i dot_piece(const Weights& w, const int8_t* x) {
-  const __m256i s01 = _mm256_add_epi16(_mm256_maddubs_epi16(w.quad[0], broadcast4(x)),
-                                       _mm256_maddubs_epi16(w.quad[1], broadcast4(x + 4)));
-  const __m256i s012 = _mm256_add_epi16(s01, _mm256_maddubs_epi16(w.quad[2], broadcast4(x + 8)));
-  return _mm256_add_epi16(s012, _mm256_maddubs_epi16(w.quad[3], broadcast4(x + 12)));
-}
-
-// Sum over 16 k of (2w + 12) * value, exact in int32. x: [kPieces][16], most significant piece first.
-template <int kPieces>
-HB_ALWAYS_INLINE __m256i dot16(const Weights& w, const int8_t* x) {
-  const __m256i one = _mm256_set1_epi16(1), shift8 = _mm256_set1_epi16(256);
-  if constexpr (kPieces == 1) {
-    return _mm256_madd_epi16(dot_piece(w, x), one);
-  } else {
-    const int8_t* low_pieces = x + 16 * (kPieces - 2);
-    const __m256i high = _mm256_madd_epi16(dot_piece(w, low_pieces), shift8);
-    const __m256i low = _mm256_madd_epi16(dot_piece(w, low_pieces + 16), one);
-    const __m256i sum = _mm256_add_epi32(high, low);
-    if constexpr (kPieces == 2) return sum;
-    return _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_madd_epi16(dot_piece(w, x), one), 16));
+// The multiply-add step with AVX2's instructions. No int16 saturation: a maddubs lane is at most 24 * 128 * 2 = 6144,
+// four are added: 24576 < 32768.
+struct Maddubs {
+  // Sums of one piece over 16 k: eight int16 pairs, row by row (even and odd halves of a 32-bit lane).
+  static HB_ALWAYS_INLINE __m256i dot_piece(const Weights& w, const int8_t* x) {
+    const __m256i s01 = _mm256_add_epi16(_mm256_maddubs_epi16(w.quad[0], broadcast4(x)),
+                                         _mm256_maddubs_epi16(w.quad[1], broadcast4(x + 4)));
+    const __m256i s012 = _mm256_add_epi16(s01, _mm256_maddubs_epi16(w.quad[2], broadcast4(x + 8)));
+    return _mm256_add_epi16(s012, _mm256_maddubs_epi16(w.quad[3], broadcast4(x + 12)));
   }
-}
+
+  // Sum over 16 k of (2w + 12) * value, exact in int32. x: [kPieces][16], most significant piece first.
+  template <int kPieces>
+  static HB_ALWAYS_INLINE __m256i dot16(const Weights& w, const int8_t* x) {
+    const __m256i one = _mm256_set1_epi16(1), shift8 = _mm256_set1_epi16(256);
+    if constexpr (kPieces == 1) {
+      return _mm256_madd_epi16(dot_piece(w, x), one);
+    } else {
+      const int8_t* low_pieces = x + 16 * (kPieces - 2);
+      const __m256i high = _mm256_madd_epi16(dot_piece(w, low_pieces), shift8);
+      const __m256i low = _mm256_madd_epi16(dot_piece(w, low_pieces + 16), one);
+      const __m256i sum = _mm256_add_epi32(high, low);
+      if constexpr (kPieces == 2) return sum;
+      return _mm256_add_epi32(sum, _mm256_slli_epi32(_mm256_madd_epi16(dot_piece(w, x), one), 16));
+    }
+  }
+};
 
 // The scales of 8 rows of one block as FP32.
 template <class L>
@@ -130,11 +135,15 @@ inline constexpr int64_t kMaxTokens = 8;
 // How far ahead of their use the tiles are asked for: two groups. 1 to 9 KiB measured alike; none is 20% slower.
 inline constexpr int64_t kPrefetchBytes = 2304;
 
-template <class L, int kPieces>
+template <class L, int kPieces, class MultiplyAdd = Maddubs>
 struct LinearFp4 {
   using Tiles = Fp4Tiles<L>;
   using Row = IntRow<L, kPieces>;
   static constexpr int64_t kParts = L::kBlock / 16;  // 16-k parts of a block
+
+  static HB_ALWAYS_INLINE __m256i dot16(const Weights& w, const int8_t* x) {
+    return MultiplyAdd::template dot16<kPieces>(w, x);
+  }
 
   // The sums of a block's parts, for one half of the rows.
   static HB_ALWAYS_INLINE __m256i block_sum(const __m256i (&parts)[kParts][2], int64_t half) {
@@ -167,10 +176,10 @@ struct LinearFp4 {
       for (int64_t part = 0; part < kParts; ++part, codes += 128, pieces += 16 * kPieces) {
         Codes now = next;
         next = load_codes(codes + 32);
-        sums[i][part][0] = dot16<kPieces>(decode(decoder, now), pieces);
+        sums[i][part][0] = dot16(decode(decoder, now), pieces);
         now = next;
         next = load_codes(codes + 128);  // the last of a group reads its scales, and a line more: see Buffer
-        sums[i][part][1] = dot16<kPieces>(decode(decoder, now), pieces);
+        sums[i][part][1] = dot16(decode(decoder, now), pieces);
       }
     });
     settle(sums);
@@ -206,8 +215,8 @@ struct LinearFp4 {
         const Weights w0 = decode(decoder, codes), w1 = decode(decoder, codes + 32);
         for (int64_t m = 0; m < tokens; ++m) {
           const int8_t* pieces = x[m].pieces + ((first + i) * kParts + part) * 16 * kPieces;
-          sums[m][i][part][0] = dot16<kPieces>(w0, pieces);
-          sums[m][i][part][1] = dot16<kPieces>(w1, pieces);
+          sums[m][i][part][0] = dot16(w0, pieces);
+          sums[m][i][part][1] = dot16(w1, pieces);
         }
       }
     }

@@ -1,7 +1,7 @@
-// The AVX-512 and AMX intrinsics that src/kernels/cpu uses, in plain loops over the vectors' bytes, so that those
-// kernels run, and are held to the reference, on every x86-64 machine. Put this folder first on the include path and
-// compile the kernel's file without -mavx512*, -mamx*. Semantics: Intel's intrinsics guide; tiles: Intel SDM volume 2,
-// TDPBF16PS.
+// The AVX-VNNI, AVX-512 and AMX intrinsics that src/kernels/cpu uses, in plain loops over the vectors' bytes, so that
+// those kernels run, and are held to the reference, on every x86-64 machine. Put this folder first on the include path and
+// compile the kernel's file without -mavxvnni, -mavx512*, -mamx*. Semantics: Intel's intrinsics guide; tiles: Intel SDM
+// volume 2, TDPBF16PS.
 #pragma once
 
 #include_next <immintrin.h>
@@ -257,6 +257,16 @@ inline __m512i dpbusd_epi32(__m512i sum, __m512i a, __m512i b) {
     return v;
   });
 }
+inline __m256i dpbusd_avx_epi32(__m256i sum, __m256i a, __m256i b) {
+  const auto s = as<Lanes<int32_t, 8>>(sum);
+  const auto x = as<Lanes<uint8_t, 32>>(a);
+  const auto y = as<Lanes<int8_t, 32>>(b);
+  return make<Lanes<int32_t, 8>, __m256i>([&](int i) {
+    int32_t v = s.v[i];
+    for (int j = 4 * i; j < 4 * i + 4; ++j) v += x.v[j] * y.v[j];
+    return v;
+  });
+}
 
 // The tiles of the calling thread.
 struct Tiles {
@@ -339,6 +349,8 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #define _tile_stored hb_emulated::tile_stored
 #define _tile_dpbf16ps hb_emulated::tile_dpbf16ps
 
+#undef _mm256_dpbusd_avx_epi32
+#define _mm256_dpbusd_avx_epi32 hb_emulated::dpbusd_avx_epi32
 #define _mm512_add_epi32 hb_emulated::add_epi32
 #define _mm512_add_ps hb_emulated::add_ps
 #define _mm512_and_si512 hb_emulated::and_si512

@@ -1,4 +1,5 @@
-// The kernels of src/kernels/cpu for AVX-512 and AMX, compiled against the intrinsics of immintrin.h beside this file.
+// The kernels of src/kernels/cpu for AVX-VNNI, AVX-512 and AMX, compiled against the intrinsics of immintrin.h beside
+// this file.
 #pragma once
 
 #include <vector>
