@@ -148,6 +148,8 @@ def add_linear_modes(w, name, weight, x, bias, modes, input_scale):
             w.add(f"{name}/{mode}/x_{key}", value)
         w.add(f"{name}/{mode}/y", linear.linear_fp4(rows, weight, weight.alpha[0], bias))
         w.add(f"{name}/{mode}/y_exact", linear.exact_fp4(rows, weight, weight.alpha[0], bias))
+        if mode not in ("f32", "a16i16"):
+            w.add(f"{name}/{mode}/y_tiles", linear.linear_fp4_tiles(rows, weight, weight.alpha[0], bias))
 
 
 def write_linear():
@@ -171,6 +173,8 @@ def write_linear():
             w.add(f"{name}/{fmt}/w", formats.bf16_encode(w_float) if fmt == "bf16" else w_float)
             w.add(f"{name}/{fmt}/y", linear.linear_plain(xr, wr, bias))
             w.add(f"{name}/{fmt}/y_exact", linear.exact_plain(xr, wr, bias))
+            if fmt == "bf16":
+                w.add(f"{name}/{fmt}/y_tiles", linear.linear_bf16_tiles(xr, wr, bias))
         codes, scale = blocks.quantise_fp8_rows(w_float)
         for key, value in (("w", w_float), ("codes", codes), ("scales", scale),
                            ("y", linear.linear_fp8_weight(formats.bf16_round(x), codes, scale, bias))):

@@ -147,6 +147,41 @@ def linear_fp8_weight(x, codes, scale, bias=None):
     return y if bias is None else y + f32(bias)[None, :]
 
 
+def flush(v):
+    """Subnormal numbers as zeros of their sign, as AMX's tile instruction has them."""
+    return np.where(np.abs(v) < F32(2.0**-126), np.copysign(F32(0), v), v).astype(F32)
+
+
+def tile_sums(x, w, halves):
+    """The tile order (section 3.5): float32 [m, n] from x [m, k] and w [n, k]. A step of 32 k has two sums of 16 products, of its first
+    and last 16 k (`halves`) or of its even and odd k."""
+    pad = [(0, 0), (0, -x.shape[1] % 32)]
+    x, w = (flush(np.pad(f32(v), pad)) for v in (x, w))
+    acc = np.zeros((len(x), len(w)), F32)
+    for first in range(0, x.shape[1], 32):
+        sums = np.zeros((2,) + acc.shape, F32)
+        for i in range(16):
+            for part in range(2):
+                k = first + (16 * part + i if halves else 2 * i + part)
+                sums[part] = flush(fma32(x[:, None, k], w[None, :, k], sums[part]))
+        acc = flush(acc + flush(sums[0] + sums[1]))
+    return acc
+
+
+def linear_bf16_tiles(x, w, bias=None):
+    """BF16 weights and activations in the tile order. x must already be rounded to BF16."""
+    y = tile_sums(x, w, halves=False)
+    return y if bias is None else y + f32(bias)[None, :]
+
+
+def linear_fp4_tiles(rows: Rows, w: Blocks, alpha_w, bias=None):
+    """FP4 weights in the tile order: operands with their block scales multiplied in. Finite rows."""
+    xs = (rows.values * rows.scales[:, :, None]).reshape(len(rows.values), -1)
+    ws = (w.code_values() * w.scale_values()[:, :, None]).reshape(len(w.codes), -1)
+    y = tile_sums(xs, ws, halves=True) * (F32(alpha_w) * rows.alpha)[:, None]
+    return y if bias is None else y + f32(bias)[None, :]
+
+
 def exact_plain(x, w, bias=None):
     x, w = f32(x).astype(F64), f32(w).astype(F64)
     y = np.array([[math.fsum(x[m] * w[n]) for n in range(len(w))] for m in range(len(x))])

@@ -1,5 +1,5 @@
-// Every linear kernel against the golden vectors of the executable definition, bit for bit. The definition has the
-// block order only: kernels in the tile order are held to their reference and to its bound in linear_equality_test.cpp.
+// Every linear kernel against the golden vectors of the executable definition, bit for bit, in the order of sums that is
+// the kernel's: "y", or "y_tiles" where its name says so (a16t).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -11,10 +11,21 @@ namespace {
 
 class LinearGolden : public ::testing::TestWithParam<const LinearKernel*> {};
 
+// "a16" of linear_nvfp4_a16_ref.
+std::string form_of(const LinearKernel& kernel) {
+  const size_t begin = kernel.name.find('_', std::string_view("linear_").size()) + 1;
+  return std::string(kernel.name.substr(begin, kernel.name.rfind('_') - begin));
+}
+
+// Whether the kernel adds in the tile order (docs/numerics.md 3.5).
+bool in_tile_order(const LinearKernel& kernel) {
+  return form_of(kernel).ends_with('t');
+}
+
 // The names of golden modes that a kernel computes: "a4" covers static and per-token scales.
 std::vector<std::string> modes_of(const LinearKernel& kernel, const GoldenFile& golden, const std::string& path) {
-  const size_t begin = kernel.name.find('_', std::string_view("linear_").size()) + 1;
-  const std::string form(kernel.name.substr(begin, kernel.name.rfind('_') - begin));
+  std::string form = form_of(kernel);
+  if (in_tile_order(kernel)) form.pop_back();
   std::vector<std::string> modes;
   for (const std::string& child : golden.children(path)) {
     if (child == form || child == form + "_static" || child == form + "_per_token") modes.push_back(child);
@@ -36,6 +47,7 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
   const LinearKernel& kernel = *GetParam();
   if (!isa_runs_here(kernel.isa)) GTEST_SKIP() << kernel.name << " needs a CPU with " << isa_name(kernel.isa);
   const GoldenFile golden = open_golden("linear");
+  const std::string y = in_tile_order(kernel) ? "/y_tiles" : "/y";
   int cases = 0;
   for (const std::string& shape : golden.children("")) {
     const int64_t k = golden.dims(shape + "/x")[1];
@@ -51,7 +63,7 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
       const auto scales = golden.get<float>(path + "/scales");
       const auto n = static_cast<int64_t>(scales.size());
       const QuantLinear w = make_linear(kernel.weights, n, k, codes.data(), scales.data(), 1.0f);
-      EXPECT_TRUE(same_bits(golden.get<float>(path + "/y"), run_linear(kernel, w, x, 0.0f, bias_or_null), n)) << path;
+      EXPECT_TRUE(same_bits(golden.get<float>(path + y), run_linear(kernel, w, x, 0.0f, bias_or_null), n)) << path;
       ++cases;
       continue;
     }
@@ -64,7 +76,7 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
       const QuantLinear w =
           bf16 ? make_linear(kernel.weights, n, k, golden.get<uint16_t>(path + "/w").data(), nullptr, 1.0f)
                : make_linear(kernel.weights, n, k, golden.get<float>(path + "/w").data(), nullptr, 1.0f);
-      EXPECT_TRUE(same_bits(golden.get<float>(path + "/y"), run_linear(kernel, w, x, 0.0f, bias_or_null), n)) << path;
+      EXPECT_TRUE(same_bits(golden.get<float>(path + y), run_linear(kernel, w, x, 0.0f, bias_or_null), n)) << path;
       ++cases;
       continue;
     }
@@ -76,8 +88,7 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
         make_linear(kernel.weights, n, k, codes.data(), scales.data(), golden.scalar<float>(path + "/w_alpha"));
     for (const std::string& mode : modes_of(kernel, golden, path)) {
       const float alpha = mode.ends_with("_static") ? golden.scalar<float>(shape + "/input_scale") : 0.0f;
-      EXPECT_TRUE(
-          same_bits(golden.get<float>(path + "/" + mode + "/y"), run_linear(kernel, w, x, alpha, bias_or_null), n))
+      EXPECT_TRUE(same_bits(golden.get<float>(path + "/" + mode + y), run_linear(kernel, w, x, alpha, bias_or_null), n))
           << path << "/" << mode;
       ++cases;
     }
@@ -89,9 +100,7 @@ TEST_P(LinearGolden, EqualsTheDefinition) {
 
 std::vector<const LinearKernel*> kernels() {
   std::vector<const LinearKernel*> all;
-  for (const LinearKernel& k : all_linear_kernels()) {
-    if (!k.prompt_only) all.push_back(&k);
-  }
+  for (const LinearKernel& k : all_linear_kernels()) all.push_back(&k);
   return all;
 }
 

@@ -44,7 +44,8 @@ TEST(Registry, EveryCombinationOfTheContractHasAKernelInEverySet) {
                            (format != WeightFormat::kBF16 || mode == ActivationMode::kA16) &&
                            mode != ActivationMode::kF32;
         EXPECT_EQ((*prompt)->isa == Isa::kAmx, tiles) << (*prompt)->name;
-        EXPECT_EQ((*prompt)->prompt_only, tiles) << (*prompt)->name;
+        // Beside BF16 weights one kernel runs both roles.
+        EXPECT_EQ((*prompt)->prompt_only, tiles && format != WeightFormat::kBF16) << (*prompt)->name;
       }
     }
   }

@@ -159,3 +159,23 @@ def test_bf16_weights_in_the_fp4_values_are_exact():
     """E2M1 x E4M3 has 6 significant bits, so dequantised weights without alpha fit BF16 (prefill may rely on it)."""
     values = formats.e2m1_decode(np.arange(16))[:, None] * formats.e4m3_decode(np.arange(127))[None, :]
     assert np.array_equal(formats.bf16_round(values), values)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_the_tile_order_stays_within_its_bound(halves):
+    """docs/numerics.md 3.5, and another order than the plain one where values are not small integers."""
+    data, k = TestData(41), 200
+    x, w = formats.bf16_round(data.normal(3, k)), formats.bf16_round(data.normal(5, k))
+    y, exact = linear.tile_sums(x, w, halves), linear.exact_plain(x, w)
+    size = linear.exact_plain(np.abs(x), np.abs(w))
+    assert np.all(np.abs(y - exact) <= (k / 32 + 17) * 2.0**-24 * size)
+    assert np.any(y != linear.linear_plain(x, w))
+    small = np.rint(F32(4) * x), np.rint(F32(4) * w)
+    assert np.array_equal(linear.tile_sums(*small, halves), linear.exact_plain(*small))
+
+
+def test_the_tile_order_flushes_subnormal_numbers():
+    x, w = np.full((1, 32), 2.0**-100, np.float32), np.full((1, 32), 2.0**-30, np.float32)
+    assert linear.tile_sums(x, w, False)[0, 0] == 0.0          # every product is below 2^-126
+    assert linear.linear_plain(x, w)[0, 0] != 0.0
+    assert linear.tile_sums(np.full((1, 32), 2.0**-130, np.float32), np.full((1, 32), 2.0**20, np.float32), True)[0, 0] == 0.0

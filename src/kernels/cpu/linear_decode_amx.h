@@ -55,8 +55,7 @@ struct LinearDecode {
     for (int tile = 0; tile < 6; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
     config.row_bytes[4] = config.row_bytes[5] = L::kBlock * 2;
     config.rows[6] = config.rows[7] = L::kBlock / 2;
-    asm volatile("" : : "m"(config));  // as in configure()
-    _tile_loadconfig(&config);
+    load_config(config);
   }
 
   // 8 k of 16 outputs -> 4 rows of an operand. Word j of lane r holds k = 2j, 2j + 4, 2j + 1, 2j + 5, from the low bits on:

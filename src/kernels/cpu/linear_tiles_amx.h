@@ -1,10 +1,11 @@
 // y = x W^T for prompt rows on AMX: BF16 tiles, sums in the order of docs/numerics.md 3.5.
 //
 // Bytes moved: the packed weights once every kMaxRows rows. They keep the layout that the decode kernels read; a chunk
-// of them, Chunk::tiles tiles of 16 outputs by Chunk::steps steps of 32 k, is spelt out as BF16 in the second-level
-// cache, exactly (E2M1 x E4M3 has 6 significant bits), and then every 32 rows x 32 outputs run over it with 4
-// accumulators: 4 tile loads for 4 products of 16 cycles each. Between two blocks of k the accumulators wait in scratch
-// memory as FP32, so the cut does not show in the sums.
+// of them is Chunk::tiles tiles of 16 outputs by Chunk::steps steps of 32 k, which the second-level cache holds. BF16
+// weights lie as operands (linear_bf16_amx.cpp); FP4 weights are spelt out as BF16, exactly (E2M1 x E4M3 has 6
+// significant bits). Then every 32 rows x 32 outputs run over the chunk with 4 accumulators: 4 tile loads for 4 products
+// of 16 cycles each. Between two blocks of k the accumulators wait in scratch memory as FP32, so the cut does not show
+// in the sums.
 //
 //   tmm0..3  accumulators: rows 0-15 x outputs 0-15, 16-31; rows 16-31 x outputs 0-15, 16-31
 //   tmm4, 5  activations: 16 rows x 32 k          tmm6, 7  weights: 16 pairs of k x 16 outputs
@@ -16,7 +17,6 @@
 #include <immintrin.h>
 
 #include "kernels/api.h"
-#include "kernels/cpu/bf16_rows.h"
 #include "kernels/cpu/tile_rows.h"
 #include "kernels/cpu/tile_scratch.h"
 
@@ -51,6 +51,12 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
+HB_ALWAYS_INLINE void load_config(const TileConfig& config) {
+  // GCC 12 takes only the first bytes of the struct for an input of _tile_loadconfig and drops the other stores.
+  asm volatile("" : : "m"(config));
+  _tile_loadconfig(&config);
+}
+
 // `rows` input rows, 1 to 32, in two tiles.
 HB_ALWAYS_INLINE void configure(int64_t rows) {
   const auto first = static_cast<uint8_t>(rows < 16 ? rows : 16),
@@ -58,9 +64,7 @@ HB_ALWAYS_INLINE void configure(int64_t rows) {
   TileConfig config;
   const uint8_t tile_rows[8] = {first, first, second, second, first, second, 16, 16};
   for (int i = 0; i < 8; ++i) config.rows[i] = tile_rows[i];
-  // GCC 12 takes only the first bytes of the struct for an input of _tile_loadconfig and drops the other stores.
-  asm volatile("" : : "m"(config));
-  _tile_loadconfig(&config);
+  load_config(config);
 }
 
 // FP4 tiles of fp4_layout.h.
@@ -68,7 +72,8 @@ template <class L>
 struct Fp4Weights {
   using Tiles = Fp4Tiles<L>;
   static constexpr int64_t kParts = L::kBlock / 16;
-  static constexpr bool kScaled = true;  // results are multiplied by the tensor scales
+  static constexpr bool kScaled = true;     // results are multiplied by the tensor scales
+  static constexpr bool kSpeltOut = false;  // packed weights are not operands: spell_out makes them
 
   // 16 k of 16 outputs: codes of the first and the last 8 k, and the outputs' scales.
   struct Half {
@@ -122,49 +127,6 @@ struct Fp4Weights {
           _mm512_storeu_si512(out + (part * 8 + i) * 64, pair);
         });
       }
-    }
-  }
-};
-
-// BF16 rows of bf16_rows.h. Their pairs are neighbours, so a B operand is a transposed 16 x 16 block of 32-bit lanes.
-struct Bf16Weights {
-  static constexpr bool kScaled = false;
-
-  static HB_ALWAYS_INLINE void transpose(__m512i (&r)[16]) {
-    __m512i t[16];
-    for (int i = 0; i < 16; i += 2) {  // pairs of lanes of neighbouring rows
-      t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-      t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4) {  // each 128-bit part holds a column of four rows
-      r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-      r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-      r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-      r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    for (int i = 0; i < 4; ++i) {                             // columns i, i + 4, i + 8, i + 12 are in parts 0 to 3
-      t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);      // rows 0-7: parts 0, 2 of both
-      t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);  // parts 1, 3
-      t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);  // rows 8-15
-      t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
-    }
-    for (int i = 0; i < 4; ++i) {
-      r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-      r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
-      r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-      r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD);
-    }
-  }
-
-  static HB_ALWAYS_INLINE void spell_out(const std::byte* packed, int64_t n, int64_t k, int64_t tile, int64_t first,
-                                         int64_t count, std::byte* out, int64_t stride) {
-    const int64_t row = weight_stride<uint16_t>(k) * 2, left = n - tile * kTileRows;
-    const std::byte* at = packed + tile * kTileRows * row + first * 64;
-    for (int64_t s = 0; s < count; ++s, at += 64, out += stride) {
-      __m512i r[16];
-      for (int i = 0; i < 16; ++i) r[i] = i < left ? _mm512_loadu_si512(at + i * row) : _mm512_setzero_si512();
-      transpose(r);
-      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * 64, r[i]);
     }
   }
 };
@@ -250,13 +212,18 @@ struct LinearTiles {
     const int64_t steps = tile_steps(call.k), row_bytes = tile_row_bytes(call.k);
     for (int64_t step = 0; step < steps; step += kChunk.steps) {
       const int64_t count = steps - step < kChunk.steps ? steps - step : kChunk.steps;
-      const int64_t pair_bytes = count * 2 * kTileBytes;
-      for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t of_pair = t == tiles - 1 && t % 2 == 0 ? 1 : 2;  // a pair may have lost its second tile
-        Weights::spell_out(call.packed, call.n, call.k, begin / kTileRows + t, step, count,
-                           operands + t / 2 * pair_bytes + t % 2 * kTileBytes, of_pair * kTileBytes);
+      const int64_t pair_bytes = (Weights::kSpeltOut ? steps : count) * 2 * kTileBytes;
+      const std::byte* b = operands;
+      if constexpr (Weights::kSpeltOut) {
+        b = call.packed + begin / (2 * kTileRows) * pair_bytes + step * 2 * kTileBytes;
+      } else {
+        for (int64_t t = 0; t < tiles; ++t) {
+          const int64_t of_pair = t == tiles - 1 && t % 2 == 0 ? 1 : 2;  // a pair may have lost its second tile
+          Weights::spell_out(call.packed, call.n, call.k, begin / kTileRows + t, step, count,
+                             operands + t / 2 * pair_bytes + t % 2 * kTileBytes, of_pair * kTileBytes);
+        }
+        settle(operands);
       }
-      settle(operands);
       int64_t configured = 0;
       for (int64_t row = 0; row < call.rows; row += 32) {
         const int64_t here = call.rows - row < 32 ? call.rows - row : 32;
@@ -264,8 +231,8 @@ struct LinearTiles {
         const std::byte* a = call.activations + row * row_bytes + kTileHeaderBytes + step * kTileStepBytes;
         float* row_sums = sums + row / 32 * pairs * 1024;
         for (int64_t pair = 0; pair < pairs; ++pair) {
-          const int64_t tiles_here = tiles - 2 * pair < 2 ? 1 : 2;
-          multiply_block(here, tiles_here, a, row_bytes, operands + pair * pair_bytes, count, row_sums + pair * 1024,
+          const int64_t tiles_here = !Weights::kSpeltOut && tiles - 2 * pair < 2 ? 1 : 2;
+          multiply_block(here, tiles_here, a, row_bytes, b + pair * pair_bytes, count, row_sums + pair * 1024,
                          step == 0);
         }
         if (step + count < steps) continue;

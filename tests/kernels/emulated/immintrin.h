@@ -180,6 +180,13 @@ template <class V>
 inline void store(void* p, V v) {
   std::memcpy(p, &v, sizeof(v));
 }
+inline __m512i maskz_loadu_epi16(__mmask32 mask, const void* p) {
+  U16 x{};
+  for (unsigned i = 0; i < 32; ++i) {
+    if (mask >> i & 1) std::memcpy(&x.v[i], static_cast<const uint16_t*>(p) + i, 2);
+  }
+  return as<__m512i>(x);
+}
 inline __m512 maskz_loadu_ps(__mmask16 mask, const void* p) {
   const char* from = static_cast<const char*>(p);
   return make<F32, __m512>([&](int i) { return (mask >> i & 1) != 0 ? load<float>(from + 4 * i) : 0.0f; });
@@ -390,6 +397,7 @@ inline void tile_dpbf16ps(int c, int a, int b) {
 #define _mm512_sub_ps hb_emulated::sub_ps
 #define _mm512_store_ps hb_emulated::store<__m512>
 #define _mm512_mask_storeu_ps hb_emulated::mask_storeu_ps
+#define _mm512_maskz_loadu_epi16 hb_emulated::maskz_loadu_epi16
 #define _mm512_maskz_loadu_ps hb_emulated::maskz_loadu_ps
 #define _mm512_max_epi32 hb_emulated::max_epi32
 #define _mm512_max_epu32 hb_emulated::max_epu32
