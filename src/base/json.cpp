@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/json_scan.h"
@@ -99,7 +100,37 @@ std::optional<std::string_view> duplicate_key(const simdjson::dom::document& doc
   return twin->text;
 }
 
+// In a string behind a NUL, which nobody writes before one of them.
+constexpr std::array<std::string_view, 3> kPythonNumbers{"NaN", "Infinity", "-Infinity"};
+
 }  // namespace
+
+std::string without_python_numbers(std::string_view json, PythonNumbers become) {
+  const auto holds = [&](std::string_view word) { return json.find(word) != std::string_view::npos; };
+  if (std::ranges::none_of(kPythonNumbers, holds)) return std::string(json);
+  std::string out;
+  out.reserve(json.size());
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string && c == '\\' && i + 1 < json.size()) {
+      out += c;
+      out += json[++i];
+      continue;
+    }
+    if (c == '"') in_string = !in_string;
+    const auto begins = [&](std::string_view word) { return json.substr(i).starts_with(word); };
+    const auto* const word = in_string ? kPythonNumbers.end() : std::ranges::find_if(kPythonNumbers, begins);
+    if (word == kPythonNumbers.end()) {
+      out += c;
+      continue;
+    }
+    if (become == PythonNumbers::kNull) out += "null";
+    if (become == PythonNumbers::kMark) (out += "\"\\u0000").append(*word) += '"';
+    i += word->size() - 1;
+  }
+  return out;
+}
 
 struct JsonDocument::Impl {
   std::string name;
@@ -201,8 +232,16 @@ Status JsonValue::error(std::string text) const {
   return document_->impl_->failure(path(), text);
 }
 
+std::optional<std::string_view> JsonValue::python_number() const {
+  if (kind() != JsonKind::kString) return std::nullopt;
+  const std::string_view text = tape_ref(&document_->impl_->doc, index_).get_string_view();
+  if (text.empty() || text.front() != '\0' || std::ranges::find(kPythonNumbers, text.substr(1)) == kPythonNumbers.end())
+    return std::nullopt;
+  return text.substr(1);
+}
+
 Status JsonValue::wrong_kind(const char* expected) const {
-  return error(std::string("found ") + kind_name(kind()) + ", expected " + expected);
+  return error("found " + std::string(python_number().value_or(kind_name(kind()))) + ", expected " + expected);
 }
 
 Result<bool> JsonValue::as_bool() const {
@@ -243,7 +282,7 @@ Result<double> JsonValue::as_double() const {
 }
 
 Result<std::string_view> JsonValue::as_string() const {
-  if (kind() != JsonKind::kString) return wrong_kind("a string");
+  if (kind() != JsonKind::kString || python_number()) return wrong_kind("a string");
   return tape_ref(&document_->impl_->doc, index_).get_string_view();
 }
 

@@ -28,6 +28,12 @@ struct JsonLimits {
 
 enum class JsonKind { kNull, kBool, kInt, kDouble, kString, kArray, kObject };
 
+// Python writes NaN, Infinity and -Infinity into JSON, and published files hold them. The text with each of these words
+// outside strings replaced: by a mark that JsonValue knows again, so that who wants a number or a text there is told what
+// was found, or by null, which nobody misses.
+enum class PythonNumbers { kMark, kNull };
+std::string without_python_numbers(std::string_view json, PythonNumbers become = PythonNumbers::kMark);
+
 class JsonDocument;
 
 // One value of a document; two words, cheap to copy. Thread-safe (the document never changes). The JsonDocument must
@@ -39,6 +45,8 @@ class JsonValue {
   bool is_object() const { return kind() == JsonKind::kObject; }
   bool is_array() const { return kind() == JsonKind::kArray; }
   bool is_string() const { return kind() == JsonKind::kString; }
+  // "NaN", "Infinity" or "-Infinity" where without_python_numbers() left its mark, which counts as a string but is none.
+  std::optional<std::string_view> python_number() const;
 
   // "model.vocab[3]", or "" for the root. Looked up in the document on each call: for messages, not for loops.
   std::string path() const;

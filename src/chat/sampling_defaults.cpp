@@ -11,7 +11,8 @@ namespace halfbyte {
 SamplingParams default_sampling(const GenerationConfig& config) {
   SamplingParams p;
   const bool says_nothing = !config.do_sample && !config.temperature && !config.top_p && !config.top_k && !config.min_p;
-  if (says_nothing || config.do_sample == false) {
+  // A top-p of 0 keeps the most likely token alone, as transformers has it.
+  if (says_nothing || config.do_sample == false || config.top_p == 0.0) {
     p.temperature = 0;
   } else {
     p.temperature = static_cast<float>(config.temperature.value_or(1.0));

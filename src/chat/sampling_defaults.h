@@ -9,7 +9,7 @@
 namespace halfbyte {
 
 // From generation_config.json, as vLLM reads it: what the file does not set is off. do_sample false, or a file that sets
-// nothing at all, is greedy.
+// nothing at all, is greedy, and so is top_p 0.
 SamplingParams default_sampling(const GenerationConfig& config);
 
 // "temperature 0.6, top-p 0.95, top-k 20" or "greedy", with penalties that are on.

@@ -40,9 +40,8 @@ Status require_int(const JsonValue& object, std::string_view key, int64_t min, i
 
 // A finite number in [min, max].
 Result<double> number_in(const JsonValue& value, double min, double max) {
-  // As without_python_numbers leaves them.
-  if (const auto text = value.as_string(); text.ok() && (*text == "NaN" || *text == "Infinity" || *text == "-Infinity"))
-    return value.error("is " + std::string(*text) + ", expected " + number_text(min) + " to " + number_text(max));
+  if (const auto word = value.python_number())
+    return value.error("is " + std::string(*word) + ", expected " + number_text(min) + " to " + number_text(max));
   HB_ASSIGN(const double number, value.as_double());
   if (!(number >= min && number <= max)) {  // false for NaN
     return value.error("is " + number_text(number) + ", expected " + number_text(min) + " to " + number_text(max));
@@ -117,7 +116,7 @@ Status read_architecture(const JsonValue& root, HfConfig& config) {
                                                       : config.architectures.front() == known.class_name;
     if (!matches) continue;
     if (config.architectures.empty()) config.architectures.emplace_back(known.class_name);
-    config.model_type = known.name;
+    if (config.model_type != known.name) config.other_model_type = std::exchange(config.model_type, known.name);
     return {};
   }
   return unsupported_architecture(config.file,
@@ -330,7 +329,6 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, const st
   HB_TRY(read_bool(root, "do_sample", config.do_sample));
   HB_TRY(read_number(root, "temperature", 0.0, 100.0, config.temperature));
   HB_TRY(read_number(root, "top_p", 0.0, 1.0, config.top_p));
-  if (config.top_p == 0.0) return root.error("top_p: is 0, expected more than 0, at most 1");
   HB_TRY(read_number(root, "min_p", 0.0, 1.0, config.min_p));
   HB_TRY(read_number(root, "repetition_penalty", 1e-3, 100.0, config.repetition_penalty));
   HB_TRY(read_int(root, "top_k", -1, INT32_MAX, config.top_k));

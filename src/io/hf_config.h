@@ -37,8 +37,9 @@ struct RopeFacts {
 };
 
 struct HfConfig {
-  std::string file;                        // what messages call it: the path of config.json or of the .gguf file
-  std::string model_type;                  // "llama", "qwen2", "qwen3": a name in io/architectures.h
+  std::string file;              // what messages call it: the path of config.json or of the .gguf file
+  std::string model_type;        // "llama", "qwen2", "qwen3": a name in io/architectures.h
+  std::string other_model_type;  // what config.json says instead, where the class it names is another's; "" if not
   std::vector<std::string> architectures;  // {"Qwen3ForCausalLM"}
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
@@ -73,7 +74,7 @@ struct GenerationConfig {
   std::vector<int64_t> eos_token_ids;
   std::optional<int64_t> bos_token_id, pad_token_id;
   std::optional<bool> do_sample;
-  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;  // top_p may be 0: only the most likely token
   std::optional<int64_t> top_k, max_new_tokens;
 };
 Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file);

@@ -58,36 +58,6 @@ Result<std::optional<std::string>> read_small_file(const std::string& path) {
   return std::optional<std::string>(std::move(text));
 }
 
-std::string without_python_numbers(std::string_view json, PythonNumbers become) {
-  std::string out;
-  out.reserve(json.size());
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string && c == '\\' && i + 1 < json.size()) {
-      out += c;
-      out += json[++i];
-      continue;
-    }
-    if (c == '"') in_string = !in_string;
-    size_t word = 0;
-    if (!in_string) {
-      for (const std::string_view name :
-           {std::string_view("NaN"), std::string_view("Infinity"), std::string_view("-Infinity")}) {
-        if (json.substr(i).starts_with(name)) word = name.size();
-      }
-    }
-    if (word == 0) {
-      out += c;
-    } else {
-      if (become == PythonNumbers::kNull) out += "null";
-      if (become == PythonNumbers::kText) (out += '"').append(json.substr(i, word)) += '"';
-      i += word - 1;
-    }
-  }
-  return out;
-}
-
 Result<std::unique_ptr<JsonDocument>> parse_model_json(std::string_view json, const std::string& file) {
   auto document = JsonDocument::parse(without_python_numbers(json), file);
   if (!document.ok()) return invalid_data(document.status().message() + "; download the file again, or mend it");

@@ -18,12 +18,6 @@ Status refuse_dangling_link(const std::string& path);
 // above 64 MiB (no file that is read this way is near that: configurations, not weights or vocabularies).
 Result<std::optional<std::string>> read_small_file(const std::string& path);
 
-// Python writes NaN, Infinity and -Infinity into JSON, and published configurations hold them. The text with each of
-// these words outside strings replaced: by itself in quotes, so that who wants a number there is told what was found, or
-// by null, which nobody misses.
-enum class PythonNumbers { kText, kNull };
-std::string without_python_numbers(std::string_view json, PythonNumbers become = PythonNumbers::kText);
-
 // JSON of a model's file. What is no JSON is kInvalidData that says where, and what to do.
 Result<std::unique_ptr<JsonDocument>> parse_model_json(std::string_view json, const std::string& file);
 

@@ -16,6 +16,23 @@ std::vector<int32_t> stop_tokens(const HfConfig& facts, const GenerationConfig& 
 
 }  // namespace
 
+std::vector<std::string> config_notes(const HfConfig& facts, const GenerationConfig& generation,
+                                      std::string_view from) {
+  const std::string file(from);
+  std::vector<std::string> notes;
+  if (!facts.other_model_type.empty())
+    notes.push_back(facts.file + ": model_type is " + quote(facts.other_model_type) + ", and architectures names " +
+                    quote(facts.architectures.front()) + "; read as " + facts.model_type);
+  for (const int64_t id : generation.eos_token_ids) {
+    if (id >= facts.vocab_size)
+      notes.push_back(file + ": the end-of-text id " + std::to_string(id) + " is outside the vocabulary of " +
+                      std::to_string(facts.vocab_size) + "; no text ends with it");
+  }
+  if (generation.top_p == 0.0)
+    notes.push_back(file + ": top_p is 0, which keeps the most likely token alone; answers are greedy");
+  return notes;
+}
+
 Result<ModelConfig> make_model_config(const HfConfig& facts, const GenerationConfig& generation) {
   const Architecture* architecture = find_architecture(facts.model_type);
   if (architecture == nullptr) {

@@ -35,6 +35,10 @@ struct ModelConfig {
   int64_t group() const { return heads / kv_heads; }  // query heads that share one KV head
 };
 
+// What a user should know of the two, a line each: they contradict each other, or say what has no effect. `from` is what
+// messages call the second.
+std::vector<std::string> config_notes(const HfConfig& facts, const GenerationConfig& generation, std::string_view from);
+
 // kUnsupported for an architecture that is not in architectures.h.
 Result<ModelConfig> make_model_config(const HfConfig& facts, const GenerationConfig& generation);
 

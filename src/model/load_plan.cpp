@@ -462,6 +462,9 @@ Result<LoadPlan> make_load_plan(const ModelSource& source, const std::optional<P
   if (kv) out.plan.kv = *kv;
   if (plan) out.calibrated_plan = keep_calibrated(source, out.plan);
   out.notes = source.quant.warnings;
+  const std::string from = source.folder.empty() ? source.path : join_path(source.folder, "generation_config.json");
+  for (std::string& note : config_notes(source.config, source.generation, shown(from)))
+    out.notes.push_back(std::move(note));
   HB_TRY(Planner(source, out).run());
   return out;
 }

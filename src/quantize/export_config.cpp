@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "halfbyte/version.h"
-#include "io/read_file.h"
 
 namespace halfbyte {
 namespace {

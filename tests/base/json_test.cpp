@@ -254,6 +254,26 @@ TEST(Json, SyntaxErrorsSayWhere) {
   for (const auto& c : cases) EXPECT_EQ(refusal(c.text), std::string("test.json: ") + c.message) << c.text;
 }
 
+// What Python writes where a number is missing is neither a number nor a text, and says what it is.
+TEST(Json, PythonNumbers) {
+  const std::string text = R"({"a": NaN, "b": [-Infinity, Infinity], "c": "NaN \" Infinity", "NaN": "NaN"})";
+  EXPECT_EQ(without_python_numbers(text, PythonNumbers::kNull),
+            R"({"a": null, "b": [null, null], "c": "NaN \" Infinity", "NaN": "NaN"})");
+  const auto document = JsonDocument::parse(without_python_numbers(text), "test.json");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  const JsonValue root = (*document)->root(), a = *root.find("a");
+  EXPECT_EQ(a.python_number(), "NaN");
+  EXPECT_EQ(a.as_string().status().message(), "test.json: a: found NaN, expected a string");
+  EXPECT_EQ(a.as_double().status().message(), "test.json: a: found NaN, expected a number");
+  EXPECT_EQ(a.as_bool().status().message(), "test.json: a: found NaN, expected a boolean");
+  EXPECT_EQ(root.find("b")->elements()->front().as_int(0, 1).status().message(),
+            "test.json: b[0]: found -Infinity, expected an integer");
+  for (const char* key : {"c", "NaN"}) {
+    EXPECT_FALSE(root.find(key)->python_number());
+    EXPECT_TRUE(root.find(key)->as_string().ok());
+  }
+}
+
 TEST(Json, RefusesBrokenUtf8) {
   EXPECT_EQ(refusal("[\"ab\xC3\"]"), "test.json: line 1, column 5: expected UTF-8, found '\\xc3'");
   for (std::string_view bad : {"\x80", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xF5", "\xE2\x82", "\xFF"}) {

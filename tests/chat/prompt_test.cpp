@@ -104,6 +104,11 @@ TEST(SamplingDefaults, FollowTheMaker) {
   c.repetition_penalty = 1.05;
   EXPECT_EQ(sampling_text(default_sampling(c)), "greedy, repetition penalty 1.05");
   c = {};
+  c.temperature = 0.6;
+  c.top_p = 0;
+  EXPECT_EQ(sampling_text(default_sampling(c)), "greedy");
+  EXPECT_EQ(default_sampling(c).top_p, 1.0f) << "no sampler takes 0";
+  c = {};
   c.do_sample = true;
   EXPECT_EQ(sampling_text(default_sampling(c)), "temperature 1");
 }

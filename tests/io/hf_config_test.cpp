@@ -244,6 +244,8 @@ TEST(HfConfig, PythonNumbers) {
   expect_failure(parse({{"rope_scaling", R"({"type":"linear","factor":Infinity})"}}), StatusCode::kInvalidData,
                  {"factor: is Infinity, expected 1 to"});
   EXPECT_FALSE(parse({{"x", "Infinit"}}).ok());
+  expect_failure(parse({{"model_type", "NaN"}}), StatusCode::kInvalidData,
+                 {"model_type: found NaN, expected a string"});
   // Any other text is a text, and none gets into the message with its line ends.
   const auto other = parse({{"rms_norm_eps", R"("1\nInfinity")"}});
   expect_failure(other, StatusCode::kInvalidData, {"rms_norm_eps: found a string"});
@@ -262,8 +264,10 @@ TEST(HfConfig, BrokenFilesSayWhatToDo) {
 TEST(GenerationConfig, SwitchedOffAndImpossible) {
   HB_ASSERT_OK(const GenerationConfig off, parse_generation_config(R"({"top_k":-1})", "g.json"));
   EXPECT_EQ(off.top_k, 0);  // vLLM's "all"
-  expect_failure(parse_generation_config(R"({"top_p":0})", "g.json"), StatusCode::kInvalidData,
-                 {"g.json", "top_p: is 0"});
+  HB_ASSERT_OK(const GenerationConfig greedy, parse_generation_config(R"({"top_p":0})", "g.json"));
+  EXPECT_EQ(greedy.top_p, 0.0);  // transformers keeps the most likely token alone
+  expect_failure(parse_generation_config(R"({"top_p":-0.1})", "g.json"), StatusCode::kInvalidData,
+                 {"g.json", "top_p: is -0.1, expected 0 to 1"});
   expect_failure(parse_generation_config(R"({"temperature":NaN})", "g.json"), StatusCode::kInvalidData,
                  {"temperature: is NaN"});
 }

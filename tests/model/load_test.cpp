@@ -257,6 +257,28 @@ TEST(Load, AStoredHeadBesideATiedEmbeddingIsUsedUnlessItIsTheCopy) {
 }
 
 // Names of a base class (no prefix) and of a multimodal one.
+// What is odd in a configuration and does not keep the model from running is said.
+TEST(Load, OddConfigurationsAreNoted) {
+  const ModelFolder folder("qwen3");
+  const auto notes = [&] {
+    const auto model = Model::load(folder.path(), with_plan("w4a16"));
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model.ok() ? (*model)->summary().notes : std::vector<std::string>();
+  };
+  const std::vector<std::string> before = notes();
+  std::ofstream(folder.path() + "/generation_config.json") << R"({"eos_token_id": [1, 99999], "top_p": 0})";
+  std::ifstream config(folder.path() + "/config.json");
+  std::string text(std::istreambuf_iterator<char>(config), {});
+  text.replace(text.find("\"qwen3\""), 7, R"("llama", "architectures": ["Qwen3ForCausalLM"])");
+  std::ofstream(folder.path() + "/config.json") << text;
+  std::vector<std::string> now = notes();
+  ASSERT_EQ(now.size(), before.size() + 3);
+  EXPECT_THAT(now, ::testing::Contains(HasSubstr("config.json: model_type is 'llama', and architectures names "
+                                                 "'Qwen3ForCausalLM'; read as qwen3")));
+  EXPECT_THAT(now, ::testing::Contains(HasSubstr("generation_config.json: the end-of-text id 99999 is outside")));
+  EXPECT_THAT(now, ::testing::Contains(HasSubstr("generation_config.json: top_p is 0")));
+}
+
 TEST(Load, TensorsUnderAnotherPrefixAreNamed) {
   for (const std::string prefix : {"", "model.language_model."}) {
     const ModelFolder folder("llama", [&](HfConfig&, std::vector<StoredTensor>& tensors) {
