@@ -281,6 +281,7 @@ Command add_calibrate(CLI::App& app) {
   flags.option("METHOD", options->method, "reset: the threshold tau0 of ReSET, and its low temperature")->required();
   add_model_argument(flags, options->run.model);
   flags.option("--prompts", options->prompts, "A text file with one prompt a line (default: the questions' prompts)");
+  add_task_flag(flags, options->questions);
   add_question_flags(flags, options->questions);
   flags.option("--t-low", options->t_low, "The low temperature to write beside tau0 (default: 0.3)");
   flags

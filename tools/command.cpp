@@ -175,6 +175,10 @@ void occupy_standard_streams() {
   }
 }
 
+void see_children() {
+  std::signal(SIGCHLD, SIG_DFL);
+}
+
 void catch_interrupts() {
   handle(SIGINT);
 }
@@ -236,6 +240,21 @@ Status refuse_unused(const CLI::App& app, std::string_view where, std::initializ
     return invalid_argument(fmt::format("{} has no effect {}; leave it out", name, where));
   }
   return {};
+}
+
+Status refuse_unused(const std::vector<const CLI::Option*>& others, std::string_view where) {
+  const auto typed = std::ranges::find_if(others, [](const CLI::Option* option) { return was_typed(*option); });
+  if (typed == others.end()) return {};
+  return invalid_argument(
+      fmt::format("--{} has no effect {}; leave it out", fmt::join((*typed)->get_lnames(), " or --"), where));
+}
+
+std::vector<const CLI::Option*> options_added(const CLI::App& app, const std::function<void()>& add) {
+  const size_t before = app.get_options().size();
+  add();
+  std::vector<const CLI::Option*> options = app.get_options();
+  options.erase(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(before));
+  return options;
 }
 
 Status refuse_before(const CLI::App& app, const CLI::App& below) {

@@ -116,6 +116,8 @@ int fail_output();
 void occupy_standard_streams();
 
 // --- signals ---
+// Whoever starts the process may have SIGCHLD ignored (`trap '' CHLD`), which is inherited and hides how children end.
+void see_children();
 // Ctrl-C ends the process at once with code 130: right as long as nothing is half-written.
 void catch_interrupts();
 // From now on the first Ctrl-C sets the flag, and the command ends by itself; one more ends the process at once.
@@ -137,6 +139,9 @@ CLI::Validator readable(Read read) {
 }
 // Refuses the first of `others` that was typed, which would be passed over in silence. `where`: "with --stepped".
 Status refuse_unused(const CLI::App& app, std::string_view where, std::initializer_list<const char*> others);
+Status refuse_unused(const std::vector<const CLI::Option*>& others, std::string_view where);
+// The options that `add` adds to the command: a form of it that reads none of them refuses them all, without a list.
+std::vector<const CLI::Option*> options_added(const CLI::App& app, const std::function<void()>& add);
 // Refuses what was typed before the command `below`, which does not read it.
 Status refuse_before(const CLI::App& app, const CLI::App& below);
 // Whether this variable of the environment is set.

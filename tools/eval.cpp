@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -104,7 +105,9 @@ std::string choice_report(const EvalFlags& flags, const EvalSetup& setup, const 
                         {"tokens_per_s", run.tokens_per_s}});
 }
 
-int answer(const EvalFlags& flags) {
+int answer(EvalFlags flags) {
+  // What the environment says of drawing is meant for other runs, and the results do not depend on it.
+  if (flags.only_scores()) static_cast<DrawingFlags&>(flags) = {};
   auto setup = prepare_eval(flags);
   if (!setup.ok()) return fail(setup.status());
   const auto run = run_eval(flags, *setup, setup->form ? "scoring" : "answering");
@@ -179,22 +182,22 @@ int score(const EvalFlags& flags) {
   return write_out(json_text(out)) ? kDone : fail_output();
 }
 
-Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o) {
+// The options of eval by what reads them.
+struct OptionsByReader {
+  std::vector<const CLI::Option*> choosing, scoring, drawing, grading;
+};
+
+Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o, const OptionsByReader& options) {
   if (o.questions.task == "perplexity") {
-    return refuse_unused(
-        app, "with --task perplexity",
-        {"--questions",      "--levels",       "--limit",         "--order-seed",   "--split",
-         "--samples",        "--concurrent",   "--seed",          "--temperature",  "--top-p",
-         "--top-k",          "--min-p",        "--prompt-suffix", "--system",       "--policy",
-         "--reset-tau0",     "--reset-t-low",  "--reset-t-high",  "--reset-window", "--reset-include-current",
-         "--marker-penalty", "--stop-on-loop", "--max-tokens",    "--think",        "--choices",
-         "--allow-code",     "--weak-sandbox", "--python",        "--code-seconds", "--code-memory",
-         "--keep-tokens",    "--out"});
+    for (const auto* unread : {&options.choosing, &options.drawing, &options.grading})
+      HB_TRY(refuse_unused(*unread, "with --task perplexity"));
+    return {};
   }
-  HB_TRY(refuse_unused(app, "without --task perplexity", {"--text", "--window"}));
+  HB_TRY(refuse_unused(options.scoring, "without --task perplexity"));
   if (!o.questions.questions.empty()) HB_TRY(refuse_unused(app, "with --questions", {"--split"}));
-  if (o.choices != "generate") {
-    HB_TRY(refuse_unused(app, "with --choices " + o.choices, {"--concurrent"}));
+  if (o.only_scores()) {
+    HB_TRY(refuse_unused(options.drawing,
+                         fmt::format("with --choices {}, where nothing is drawn or generated", o.choices)));
   } else if (o.out.empty()) {
     HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
   }
@@ -206,32 +209,43 @@ Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o) {
 Command add_eval(CLI::App& app) {
   auto o = std::make_shared<EvalFlags>();
   Flags flags(app);
+  OptionsByReader options;
   add_model_argument(flags, o->model);
-  add_question_flags(flags, o->questions);
-  flags.option("--text", o->text, "The text that --task perplexity scores");
-  flags.option("--window", o->window, "Tokens of a perplexity's windows")->capture_default_str();
-  add_answer_flags(flags, *o);
-  flags
-      .option("--choices", o->choices,
-              "Multiple choice: generate (the model answers), or the likelihood of each choice's text or letter")
-      ->capture_default_str();
-  add_code_flags(flags, *o);
-  flags.flag("--keep-tokens", o->keep_tokens, "Keep the token ids of each answer in the results file");
-  flags.option_as("-o,--out", o->out,
-                  "Keep every sample in this file (JSON lines); a run that was stopped goes on where it ended",
-                  "HALFBYTE_EVAL_OUT");
+  add_task_flag(flags, o->questions);
+  options.choosing = options_added(app, [&] { add_question_flags(flags, o->questions); });
+  options.scoring = options_added(app, [&] {
+    flags.option("--text", o->text, "The text that --task perplexity scores");
+    flags.option("--window", o->window, "Tokens of a perplexity's windows")->capture_default_str();
+  });
+  std::ranges::copy(options_added(app, [&] { add_split_flag(flags, *o); }), std::back_inserter(options.choosing));
+  options.drawing = options_added(app, [&] {
+    add_drawing_flags(flags, *o);
+    flags.flag("--keep-tokens", o->keep_tokens, "Keep the token ids of each answer in the results file");
+  });
+  add_machine_flags(flags, *o);
+  options.grading = options_added(app, [&] {
+    flags
+        .option("--choices", o->choices,
+                "Multiple choice: generate (the model answers), or the likelihood of each choice's text or letter")
+        ->check(readable(parse_choices))
+        ->capture_default_str();
+    add_code_flags(flags, *o);
+    flags.option_as("-o,--out", o->out,
+                    "Keep every sample in this file (JSON lines); a run that was stopped goes on where it ended",
+                    "HALFBYTE_EVAL_OUT");
+  });
   flags.flag("--json", o->json, "One JSON object instead of text");
   CLI::App* compare = app.add_subcommand("compare", "Compare results files of the same questions");
   CLI::App* sweep = app.add_subcommand("sweep", "Evaluate several plans and tasks, and write one report");
   app.require_subcommand(0, 1);
   const Command run_compare = add_eval_compare(*compare), run_sweep = add_eval_sweep(*sweep);
-  return [o, &app, compare, sweep, run_compare, run_sweep] {
+  return [o, options, &app, compare, sweep, run_compare, run_sweep] {
     for (const auto& [below, run_below] : {std::pair(compare, run_compare), std::pair(sweep, run_sweep)}) {
       if (!below->parsed()) continue;
       const Status before = refuse_before(app, *below);
       return before.ok() ? run_below() : fail(before);
     }
-    if (const Status unused = refuse_unused_flags(app, *o); !unused.ok()) return fail(unused);
+    if (const Status unused = refuse_unused_flags(app, *o, options); !unused.ok()) return fail(unused);
     return o->questions.task == "perplexity" ? score(*o) : answer(*o);
   };
 }

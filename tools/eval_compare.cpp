@@ -15,14 +15,18 @@ struct CompareFlags {
   bool json = false;
 };
 
-// Pairs are of the same draws only where the seeds are the same.
-void note_other_draws(const std::string& reference, const std::string& other, const std::string& file) {
+// What the settings of a results file say of the seed; "null" where they say nothing.
+std::string seed_of(const std::string& settings) {
   using Json = nlohmann::json;
-  const Json one = Json::parse(reference, nullptr, /*allow_exceptions=*/false);
-  const Json two = Json::parse(other, nullptr, /*allow_exceptions=*/false);
-  if (!one.is_object() || !two.is_object() || one.value("seed", Json()) == two.value("seed", Json())) return;
-  note(fmt::format("{}: drawn with seed {}, the reference with {}: pairs share the question, not the draws",
-                   quote(file), two.value("seed", Json()).dump(), one.value("seed", Json()).dump()));
+  const Json all = Json::parse(settings, nullptr, /*allow_exceptions=*/false);
+  return all.is_object() ? all.value("seed", Json()).dump() : "null";
+}
+
+// Pairs are of the same draws only where the seeds are the same.
+std::string other_draws(const std::string& reference, const std::string& other) {
+  const std::string one = seed_of(reference), two = seed_of(other);
+  if (one == two) return "";
+  return fmt::format("drawn with seed {}, the reference with {}: pairs share the question, not the draws", two, one);
 }
 
 Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
@@ -33,8 +37,7 @@ Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
     HB_ASSIGN(const StoredResults other, read_results(flags.files[i]));
     auto comparison = compare_results(reference.results, other.results);
     HB_TRY(comparison.status().with_context(quote(flags.files[i])));
-    note_other_draws(reference.settings_json, other.settings_json, flags.files[i]);
-    out.push_back({flags.files[i], std::move(*comparison)});
+    out.push_back({flags.files[i], std::move(*comparison), other_draws(reference.settings_json, other.settings_json)});
   }
   return out;
 }
@@ -44,7 +47,7 @@ int run(const CompareFlags& flags) {
   if (!found.ok()) return fail(found.status());
   if (flags.json) return write_out(comparisons_json(flags.files.front(), *found)) ? kDone : fail_output();
   std::string text;
-  for (const auto& [name, comparison] : *found) text += (text.empty() ? "" : "\n") + comparison_text(name, comparison);
+  for (const NamedComparison& c : *found) text += (text.empty() ? "" : "\n") + comparison_text(c);
   return write_out(text) ? kDone : fail_output();
 }
 

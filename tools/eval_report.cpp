@@ -296,9 +296,10 @@ Json comparison_json(const Comparison& c) {
 
 std::string comparisons_json(const std::string& reference, const std::vector<NamedComparison>& compared) {
   Json rows = Json::array();
-  for (const auto& [name, comparison] : compared) {
-    Json row{{"file", name}};
-    row.update(comparison_json(comparison));
+  for (const NamedComparison& c : compared) {
+    Json row{{"file", c.name}};
+    if (!c.note.empty()) row["note"] = c.note;
+    row.update(comparison_json(c.comparison));
     rows.push_back(std::move(row));
   }
   return json_text(Json{{"reference", reference}, {"compared", rows}});
@@ -352,9 +353,11 @@ std::string report_html(const SweepReport& report) {
   return out + "</html>\n";
 }
 
-std::string comparison_text(const std::string& name, const Comparison& c) {
+std::string comparison_text(const NamedComparison& compared) {
+  const Comparison& c = compared.comparison;
   std::string out = fmt::format(
       "{}: {}, {} in both\n"
+      "{}"
       "accuracy          {:.4f} -> {:.4f}   {}\n"
       "reasoning tokens  {:.1f} -> {:.1f}   CTIR {}, paired {:.3f}\n"
       "tokens saved      {}\n"
@@ -363,7 +366,8 @@ std::string comparison_text(const std::string& name, const Comparison& c) {
       "alike steps       {:.4f} -> {:.4f}\n"
       "truncated         {:.4f} -> {:.4f}\n"
       "looped            {:.4f} -> {:.4f}\n",
-      name, counted(c.questions, "question"), counted(c.samples, "sample"), c.reference.accuracy, c.other.accuracy,
+      compared.name, counted(c.questions, "question"), counted(c.samples, "sample"),
+      compared.note.empty() ? "" : "note: " + compared.note + "\n", c.reference.accuracy, c.other.accuracy,
       with_interval(c.change, "{:+.4f}"), c.reference.reasoning_tokens, c.other.reasoning_tokens,
       with_interval(c.ctir, "{:.3f}"), c.paired_ratio, with_interval(c.tokens_saved, "{:+.3f}"), c.reference.steps,
       c.other.steps, c.reference.repeated, c.other.repeated, c.reference.alike, c.other.alike, c.reference.truncated,

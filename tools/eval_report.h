@@ -41,6 +41,7 @@ struct SweepReport {
 struct NamedComparison {
   std::string name;
   Comparison comparison;
+  std::string note;  // what a reader must know of the pairs; "" for nothing
 };
 
 // JSON, printed.
@@ -51,6 +52,6 @@ std::string report_markdown(const SweepReport& report);
 std::string report_html(const SweepReport& report);
 
 // Rows of two results files, for a terminal or a document.
-std::string comparison_text(const std::string& name, const Comparison& c);
+std::string comparison_text(const NamedComparison& compared);
 
 }  // namespace halfbyte::tools

@@ -43,35 +43,12 @@ Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
   return read_size(flags.max_tokens, "--max-tokens", o.max_tokens);
 }
 
-// --choices: none where the model answers in its own words.
-Result<std::optional<ChoiceForm>> choice_form(const EvalFlags& flags, std::span<const Question> questions) {
-  if (flags.choices == "generate") return std::optional<ChoiceForm>();
-  if (flags.choices != "text" && flags.choices != "letter")
-    return invalid_argument(fmt::format("--choices is {}, expected generate, text or letter", quote(flags.choices)));
-  const PolicyOptions& policy = flags.policy;
-  for (const auto& [given, flag] :
-       {std::pair(flags.samples != 1, "--samples"), std::pair(flags.seed != 0, "--seed"),
-        std::pair(flags.temperature.has_value(), "--temperature"), std::pair(flags.top_p.has_value(), "--top-p"),
-        std::pair(flags.top_k.has_value(), "--top-k"), std::pair(flags.min_p.has_value(), "--min-p"),
-        std::pair(policy.rule != "fixed", "--policy"),
-        std::pair(policy.t_low || policy.t_high || policy.tau0 || policy.window || policy.include_current,
-                  "the --reset- flags"),
-        std::pair(flags.length.marker_penalty.has_value(), "--marker-penalty"),
-        std::pair(flags.length.stop_on_loop, "--stop-on-loop"),
-        std::pair(flags.max_tokens != kEvalTokens, "--max-tokens"), std::pair(flags.keep_tokens, "--keep-tokens"),
-        std::pair(!flags.prompt_suffix.empty(), "--prompt-suffix"), std::pair(!flags.system.empty(), "--system"),
-        std::pair(flags.think == true, "--think"), std::pair(flags.think == false, "--no-think")}) {
-    if (given)
-      return invalid_argument(
-          fmt::format("--choices {}: nothing is drawn or generated and no chat template is used; leave out {}",
-                      flags.choices, flag));
-  }
+// What is only scored needs choices.
+Status check_choices(const EvalFlags& flags, std::span<const Question> questions) {
   const auto other = std::ranges::find_if(questions, [](const Question& q) { return q.grading != Grading::kChoice; });
-  if (other != questions.end()) {
-    return invalid_argument(fmt::format("--choices {}: the question {} has no choices to score; leave out --choices",
-                                        flags.choices, quote(other->id)));
-  }
-  return std::optional(flags.choices == "text" ? ChoiceForm::kText : ChoiceForm::kLetter);
+  if (other == questions.end()) return {};
+  return invalid_argument(fmt::format("--choices {}: the question {} has no choices to score; leave out --choices",
+                                      flags.choices, quote(other->id)));
 }
 
 // --prompt-suffix and --system, into the questions.
@@ -114,9 +91,12 @@ Result<int64_t> choose_context(const EvalFlags& flags, const EvalSetup& setup) {
 
 }  // namespace
 
-void add_answer_flags(Flags& flags, EvalFlags& o) {
+void add_split_flag(Flags& flags, EvalFlags& o) {
   flags.option("--split", o.questions.split, "validation, or test, which is for final figures alone")
       ->capture_default_str();
+}
+
+void add_drawing_flags(Flags& flags, DrawingFlags& o) {
   flags.option("--samples", o.samples, "Answers to each question")
       ->check(whole_number(1, 10'000))
       ->capture_default_str();
@@ -137,6 +117,9 @@ void add_answer_flags(Flags& flags, EvalFlags& o) {
   flags.option("--max-tokens", o.max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
   flags.either("--think,!--no-think", o.think,
                "Switch the model's reasoning on or off, where its template can (default: the template's)");
+}
+
+void add_machine_flags(Flags& flags, EvalFlags& o) {
   flags.flag("-q,--quiet", o.quiet, "No progress");
   add_load_flags(flags, o.model);
   add_context_flag(flags, o.model);
@@ -152,6 +135,13 @@ void add_code_flags(Flags& flags, EvalFlags& o) {
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
   flags.option("--code-memory", o.code_memory, "Memory of a test of code")->capture_default_str();
+}
+
+Result<std::optional<ChoiceForm>> parse_choices(const std::string& text) {
+  if (text == "generate") return std::optional<ChoiceForm>();
+  if (text == "text") return std::optional(ChoiceForm::kText);
+  if (text == "letter") return std::optional(ChoiceForm::kLetter);
+  return invalid_argument(fmt::format("is {}, expected generate, text or letter", quote(text)));
 }
 
 Status refuse_unused_code_flags(const CLI::App& app, const EvalFlags& o) {
@@ -178,11 +168,12 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   setup.questions = std::move(chosen.questions);
   HB_TRY(change_prompts(flags, setup.questions));
   setup.task = setup.questions.front().task;
-  HB_ASSIGN(setup.form, choice_form(flags, setup.questions));
+  HB_ASSIGN(setup.form, parse_choices(flags.choices));
+  if (setup.form) HB_TRY(check_choices(flags, setup.questions));
   HB_ASSIGN(setup.sandbox, code_sandbox(flags, setup.questions, std::move(sandbox)));
   setup.options.sandbox = setup.sandbox.get();
   HB_ASSIGN(setup.text, open_text_model(path));
-  if (!setup.form) HB_TRY(setup.text.template_status);
+  if (!setup.form) HB_TRY(check_template(setup.text, path));
   HB_ASSIGN(setup.model, load_model(path, flags.model));
   if (!setup.form) HB_TRY(set_sampling(flags, setup));
   ModelOptions engine = flags.model;
@@ -219,7 +210,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"penalties", {as_typed(s.repetition_penalty), as_typed(s.frequency_penalty), as_typed(s.presence_penalty)}},
            {"max_tokens", setup.options.max_tokens},
            {"think", flags.think != false}};
-  if (flags.think == true) out["think"] = "asked for";  // other than what the template does if nothing is said
+  if (flags.think == true) out["think_asked_for"] = true;  // other than what the template does if nothing is said
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
   if (!flags.prompt_suffix.empty()) out["prompt_suffix"] = flags.prompt_suffix;
   if (!flags.system.empty()) out["system"] = flags.system;

@@ -20,24 +20,30 @@ namespace halfbyte::tools {
 
 inline constexpr const char* kEvalTokens = "1K";  // of an answer, where nothing else is said
 
-struct EvalFlags {
-  ModelOptions model;
+// How answers are drawn: nothing that is only scored reads any of it.
+struct DrawingFlags {
   PolicyOptions policy;
   LengthOptions length;
-  QuestionOptions questions;
-  std::string prompt_suffix, system;
-  std::string out, max_tokens = kEvalTokens;
-  std::string text, window = "2K";   // of a perplexity
-  std::string choices = "generate";  // how multiple choice is answered: generate, text or letter
+  std::string prompt_suffix, system, max_tokens = kEvalTokens;
   int samples = 1, concurrent = 16;
   uint64_t seed = 0;
   std::optional<double> temperature, top_p, min_p;
   std::optional<int> top_k;
+  std::optional<bool> think;  // --think, --no-think; else what the template does if nothing is said
+  bool keep_tokens = false;
+};
+
+struct EvalFlags : DrawingFlags {
+  ModelOptions model;
+  QuestionOptions questions;
+  std::string out;
+  std::string text, window = "2K";   // of a perplexity
+  std::string choices = "generate";  // how multiple choice is answered: generate, text or letter
   bool allow_code = false, weak_sandbox = false;
   std::string python = "python3", code_memory = "1G";
   double code_seconds = 10;
-  std::optional<bool> think;  // --think, --no-think; else what the template does if nothing is said
-  bool json = false, quiet = false, keep_tokens = false;
+  bool json = false, quiet = false;
+  bool only_scores() const { return choices != "generate"; }
 };
 
 // Everything that a run needs once its flags are read.
@@ -53,8 +59,13 @@ struct EvalSetup {
   std::optional<ChoiceForm> form;  // choices are scored, and nothing is generated
 };
 
-// How questions are answered: split, samples, seeds, sampling, model and machine.
-void add_answer_flags(Flags& flags, EvalFlags& options);
+void add_split_flag(Flags& flags, EvalFlags& options);
+// What DrawingFlags holds, less --keep-tokens.
+void add_drawing_flags(Flags& flags, DrawingFlags& options);
+// --quiet, model and machine.
+void add_machine_flags(Flags& flags, EvalFlags& options);
+// --choices is one of its three words.
+Result<std::optional<ChoiceForm>> parse_choices(const std::string& text);
 // --allow-code and what goes with it.
 void add_code_flags(Flags& flags, EvalFlags& options);
 // Refuses what goes with --allow-code where that is missing.

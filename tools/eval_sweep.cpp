@@ -414,7 +414,9 @@ Command add_eval_sweep(CLI::App& app) {
   flags.option("--title", o->title, "Of the report")->capture_default_str();
   flags.option("--limit", o->eval.questions.limit, "At most this many questions a task, spread over its file")
       ->check(whole_number(1, 1'000'000'000));
-  add_answer_flags(flags, o->eval);
+  add_split_flag(flags, o->eval);
+  add_drawing_flags(flags, o->eval);
+  add_machine_flags(flags, o->eval);
   add_code_flags(flags, o->eval);
   flags.flag("--json", o->eval.json, "The report as JSON instead of Markdown");
   return [o, &app] { return run(app, *o); };

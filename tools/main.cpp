@@ -109,6 +109,7 @@ class HelpText : public CLI::Formatter {
 
 int run_main(int argc, char** argv) {
   occupy_standard_streams();
+  see_children();
   CLI::App app{"Runs reasoning language models in 4-bit floating point.", "halfbyte"};
   app.formatter(std::make_shared<HelpText>());
   app.set_version_flag("--version", version_text);

@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "engine/cuda_api.h"
+#include "io/model_source.h"
 #include "kernels/registry.h"
 
 namespace halfbyte::tools {
@@ -85,6 +86,12 @@ void add_device_flag(Flags& flags, ModelOptions& options, const std::string& hel
                : fmt::format("is {}, expected auto, cpu or cuda", quote(text));
   };
   flags.option("--device", options.device, help)->capture_default_str()->check(CLI::Validator(check, ""));
+}
+
+Status check_template(const TextModel& text, const std::string& path) {
+  if (text.template_status.ok()) return {};
+  HB_TRY(open_model_source(path).status());
+  return text.template_status;
 }
 
 Result<std::string> chosen_device(const ModelOptions& options) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.h"
+#include "halfbyte/chat.h"
 #include "halfbyte/engine.h"
 #include "halfbyte/model.h"
 
@@ -27,6 +28,9 @@ void add_context_flag(Flags& flags, ModelOptions& options);
 // The model that was named, or else the reasoner of this tree, or the one that scripts/get-model keeps in the user's cache;
 // an error that says how to get one when there is none.
 Result<std::string> model_path(const std::string& given);
+
+// Why messages cannot become a prompt. Where the file holds no model at all (a vocabulary only), that is the reason.
+Status check_template(const TextModel& text, const std::string& path);
 
 void add_device_flag(Flags& flags, ModelOptions& options, const std::string& help);
 // "cpu" or "cuda": what the flag means here. "auto" is a CUDA device where one can be used.

@@ -83,8 +83,11 @@ Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const s
   return chosen;
 }
 
-void add_question_flags(Flags& flags, QuestionOptions& o) {
+void add_task_flag(Flags& flags, QuestionOptions& o) {
   flags.option("--task", o.task, "Questions in the model's folder: MODEL/questions/TASK-SPLIT.jsonl");
+}
+
+void add_question_flags(Flags& flags, QuestionOptions& o) {
   flags.option("--questions", o.questions, "A question file instead: JSON lines (docs/evaluation.md)");
   flags.option("--levels", o.levels, "Only questions of these levels, e.g. 2,3")->delimiter(',');
   flags.option("--limit", o.limit, "At most this many questions, spread over the file")

@@ -18,7 +18,8 @@ struct QuestionOptions {
   bool given() const { return !task.empty() || !questions.empty(); }
 };
 
-// --task, --questions, --levels, --limit, --order-seed.
+void add_task_flag(Flags& flags, QuestionOptions& options);
+// --questions, --levels, --limit, --order-seed.
 void add_question_flags(Flags& flags, QuestionOptions& options);
 
 struct ChosenQuestions {

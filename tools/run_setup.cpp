@@ -75,7 +75,7 @@ Result<Chat> open_chat(const RunOptions& options, int batch) {
   Chat chat;
   HB_ASSIGN(chat.text, open_text_model(path));
   if (!options.raw) {
-    HB_TRY(chat.text.template_status);
+    HB_TRY(check_template(chat.text, path));
     if (options.think && !chat.text.template_reads_thinking) {
       return invalid_argument(fmt::format("{}: the model's chat template has no switch for thinking; leave out {}",
                                           path, *options.think ? "--think" : "--no-think"));

@@ -28,7 +28,8 @@ struct EngineOptions {
 
 // Teacher-forced scores of a token sequence.
 struct ScoreOptions {
-  bool logits = false;  // keep the full logits (vocab floats a token)
+  bool logits = false;      // keep the full logits (vocab floats a token)
+  int64_t logits_from = 0;  // of this position and those behind it
   bool entropy = true;
   // This many tokens are a prompt; what follows runs as generated tokens do, so that its scores have the bits that
   // generation had (docs/numerics.md 3.5: with AMX the two differ). All of them by default, which is faster.
@@ -39,7 +40,7 @@ struct ScoreResult {
   std::vector<float> logprobs;
   std::vector<float> entropies;  // of the distribution that token[i+1] is drawn from
   std::vector<int32_t> argmax;
-  std::vector<float> logits;  // [tokens - 1, vocab] if asked for
+  std::vector<float> logits;  // [tokens - 1 - logits_from, vocab] if asked for
 };
 
 // Sees a linear's input rows (FP32, before quantisation) during score(): calibration. x is [rows, k].

@@ -16,7 +16,7 @@ Status append_score(std::span<const float> logits, int32_t next, int64_t at, con
   out.logprobs.push_back(token_logprob(logits[static_cast<size_t>(next)], max, sums));
   if (options.entropy) out.entropies.push_back(static_cast<float>(sums.entropy));
   out.argmax.push_back(static_cast<int32_t>(std::find(logits.begin(), logits.end(), max) - logits.begin()));
-  if (options.logits) out.logits.insert(out.logits.end(), logits.begin(), logits.end());
+  if (options.logits && at >= options.logits_from) out.logits.insert(out.logits.end(), logits.begin(), logits.end());
   return {};
 }
 

@@ -113,7 +113,10 @@ Result<ScoreResult> Engine::Impl::score(std::span<const int32_t> tokens, const S
                               " tokens needs more KV cache than running requests leave (" +
                               std::to_string(blocks.free_pages() * blocks.page_tokens()) + " tokens)");
   ScoreResult out;
-  if (score_options.logits) out.logits.reserve(static_cast<size_t>((count - 1) * model->config().vocab));
+  if (score_options.logits) {
+    const int64_t kept = count - 1 - std::clamp<int64_t>(score_options.logits_from, 0, count - 1);
+    out.logits.reserve(static_cast<size_t>(kept * model->config().vocab));
+  }
   Status status;
   for (int64_t position = 0; position < count - 1 && status.ok();) {
     // Rows of one role at a time.

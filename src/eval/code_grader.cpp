@@ -141,15 +141,15 @@ Json job_of(const CodeTests& tests, const std::string& code) {
   return {{"name", "answer"}, {"parts", parts}, {"function", tests.function}, {"calls", Json::array()}, {"token", ""}};
 }
 
-struct Place {
+struct Runner {
   const Sandbox& sandbox;
   const std::stop_token& stop;
 };
 
-Result<bool> passes(const Place& place, const Json& job, const std::string& input, std::string& output) {
+Result<bool> passes(const Runner& runner, const Json& job, const std::string& input, std::string& output) {
   const std::string text = job.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
   HB_ASSIGN(SandboxRun run,
-            place.sandbox.run({{"harness.py", kHarness}, {"job.json", text}}, "harness.py", input, place.stop));
+            runner.sandbox.run({{"harness.py", kHarness}, {"job.json", text}}, "harness.py", input, runner.stop));
   output = std::move(run.output);
   return run.end == SandboxRun::End::kExited && run.code == 0;
 }
@@ -180,7 +180,7 @@ std::optional<std::string> code_answer(std::string_view completion) {
 
 Result<bool> grade_code(const Sandbox& sandbox, const CodeTests& tests, const std::string& code,
                         const std::stop_token& stop) {
-  const Place place{sandbox, stop};
+  const Runner runner{sandbox, stop};
   if (trim(code).empty()) return false;  // no code passes nothing, not even tests that would let it
   Json job = job_of(tests, code);
   std::string output;
@@ -188,7 +188,7 @@ Result<bool> grade_code(const Sandbox& sandbox, const CodeTests& tests, const st
   if (by_output) {
     job["name"] = "__main__";
     for (const CodeTests::Test& test : tests.tests) {
-      HB_ASSIGN(const bool ended, passes(place, job, test.input, output));
+      HB_ASSIGN(const bool ended, passes(runner, job, test.input, output));
       if (!ended || !same_output(output, test.output)) return false;
     }
     return true;
@@ -200,7 +200,7 @@ Result<bool> grade_code(const Sandbox& sandbox, const CodeTests& tests, const st
   }
   const std::string token = new_token();
   job["token"] = token;
-  HB_ASSIGN(const bool ended, passes(place, job, "", output));
+  HB_ASSIGN(const bool ended, passes(runner, job, "", output));
   return ended && output.ends_with("\n" + token + "\n");
 }
 

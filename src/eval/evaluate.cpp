@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -50,12 +51,19 @@ class Evaluation {
         for (const TokenEvent& e : events) HB_TRY(take(e));
       }
       HB_TRY(append_graded());
-      const auto done = static_cast<int64_t>(results_.results().size());
-      if (on_progress && !on_progress(done, static_cast<int64_t>(total()), tokens_)) {
+      if (!goes_on(on_progress))
         return {StatusCode::kCancelled, "the evaluation was interrupted; what is done is kept"};
-      }
     }
     return {};
+  }
+
+  // After an error: writes what is graded, and waits for what is being graded as long as that comes next in the file.
+  void keep_graded(const OnEvalProgress& on_progress) {
+    static_cast<void>(append_graded());
+    while (written_.ok() && in_grading_.contains(results_.results().size()) && goes_on(on_progress)) {
+      grading_.wait(kPatience);
+      static_cast<void>(append_graded());
+    }
   }
 
   // Leaves the engine with nothing to do.
@@ -80,6 +88,11 @@ class Evaluation {
   size_t total() const { return questions_.size() * static_cast<size_t>(options_.samples); }
   const Question& question(size_t index) const { return questions_[index / static_cast<size_t>(options_.samples)]; }
   int64_t sample(size_t index) const { return static_cast<int64_t>(index % static_cast<size_t>(options_.samples)); }
+
+  bool goes_on(const OnEvalProgress& on_progress) const {
+    const auto done = static_cast<int64_t>(results_.results().size());
+    return !on_progress || on_progress(done, static_cast<int64_t>(total()), tokens_);
+  }
 
   Status submit_more() {
     const auto most = static_cast<size_t>(options_.concurrent);
@@ -122,20 +135,27 @@ class Evaluation {
     flight.output.flush(flight.written);
     const auto finished = std::make_shared<const Flight>(std::move(flight));
     flights_.erase(at);
+    in_grading_.insert(finished->index);
     grading_.add(finished->index, [this, finished, truncated = e.finish == FinishReason::kLength](
                                       const std::stop_token& stop) { return graded(*finished, truncated, stop); });
     return {};
   }
 
-  // In order: a sample waits for those before it.
+  // In order: a sample waits for those before it. Fails where a grading or a write failed, now or before.
   Status append_graded() {
-    HB_ASSIGN(std::vector<GradingQueue::Graded> graded, grading_.take());
-    for (auto& [index, result] : graded) finished_.emplace(index, std::move(result));
-    for (auto first = finished_.begin(); first != finished_.end() && first->first == results_.results().size();
-         first = finished_.erase(first)) {
-      HB_TRY(results_.append(first->second));
+    for (auto& [index, result] : grading_.take()) {
+      in_grading_.erase(index);
+      if (result.ok()) {
+        finished_.emplace(index, std::move(*result));
+      } else if (graded_.ok()) {
+        graded_ = result.status();
+      }
     }
-    return {};
+    for (auto first = finished_.begin();
+         written_.ok() && first != finished_.end() && first->first == results_.results().size();
+         first = finished_.erase(first))
+      written_ = results_.append(first->second);
+    return written_.ok() ? graded_ : written_;
   }
 
   // On a thread of the queue: reads what nobody writes.
@@ -170,7 +190,9 @@ class Evaluation {
   std::vector<int32_t> stops_;
   size_t next_ = 0;  // the next sample to submit
   std::unordered_map<uint64_t, Flight> flights_;
+  std::set<size_t> in_grading_;
   std::map<size_t, SampleResult> finished_;  // graded, waiting for their turn
+  Status graded_, written_;                  // the first error of each kind
   int64_t tokens_ = 0;
   GradingQueue grading_{kGradingThreads};  // last: its threads read the rest
 };
@@ -237,6 +259,7 @@ Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const 
   Evaluation evaluation(engine, text, questions, options, results);
   const Status status = evaluation.run(on_progress);
   if (!status.ok()) {
+    evaluation.keep_graded(on_progress);
     evaluation.cancel_all();
     return status;
   }

@@ -42,7 +42,8 @@ Status check_code(std::span<const Question> questions, bool sandbox);
 Status check_results(std::span<const Question> questions, int samples, const ResultsFile& results);
 
 // Adds what `results` lacks, in the order of questions and samples: a sample is written once all before it are. Returns
-// the tokens generated; kCancelled when stopped; kInvalidArgument when the results there are of other questions.
+// the tokens generated; kCancelled when stopped; kInvalidArgument when the results there are of other questions. An error of
+// one sample keeps all before it that are generated.
 Result<int64_t> evaluate(Engine& engine, const TextModel& text, std::span<const Question> questions,
                          const EvalOptions& options, ResultsFile& results, const OnEvalProgress& on_progress = nullptr);
 

@@ -84,7 +84,7 @@ bool is_symbol(std::string_view text) {
 }
 
 Result<ScoreResult> score_text(Engine& engine, std::span<const int32_t> tokens, int64_t prompt) {
-  return engine.score(tokens, {.logits = true, .entropy = false, .prompt_tokens = prompt});
+  return engine.score(tokens, {.logits = true, .logits_from = prompt - 1, .entropy = false, .prompt_tokens = prompt});
 }
 
 Result<std::shared_ptr<const ScoreResult>> ReferenceScores::of(size_t text) {
@@ -101,13 +101,15 @@ Result<std::shared_ptr<const ScoreResult>> ReferenceScores::of(size_t text) {
 
 void compare_text(const ScoreResult& a, const ScoreResult& b, std::span<const int32_t> tokens, int64_t prompt,
                   const ForcedContext& context, std::vector<ForcedToken>& out) {
-  const size_t vocab = a.logits.size() / a.logprobs.size();
+  const auto first = static_cast<size_t>(prompt) - 1;
+  if (first + 1 >= tokens.size()) return;  // nothing was generated
+  const size_t vocab = a.logits.size() / (tokens.size() - 1 - first);
   TemperatureState steps({.rule = TemperatureRule::kReset});  // of the reference
   const bool fixed = context.policy.rule == TemperatureRule::kFixed;
   TemperatureState policy(fixed ? TemperaturePolicy{.rule = TemperatureRule::kReset} : context.policy);
-  for (auto at = static_cast<size_t>(prompt) - 1; at + 1 < tokens.size(); ++at) {
-    const Row before(std::span(a.logits).subspan(at * vocab, vocab));
-    const Row after(std::span(b.logits).subspan(at * vocab, vocab));
+  for (size_t at = first; at + 1 < tokens.size(); ++at) {
+    const Row before(std::span(a.logits).subspan((at - first) * vocab, vocab));
+    const Row after(std::span(b.logits).subspan((at - first) * vocab, vocab));
     const double chosen = policy.next(after.entropy).temperature;
     ForcedToken t = compare_rows(before, after, fixed ? kTemperature : chosen);
     t.symbol = before.best < context.symbols.size() && context.symbols[before.best];

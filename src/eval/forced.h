@@ -37,7 +37,8 @@ struct ForcedToken {
 // Whether a token's text is digits and operators alone, one leading space apart.
 bool is_symbol(std::string_view text);
 
-// The logits of a text: `tokens` with `prompt` of them first. The engine is left idle.
+// The logits that the generated tokens of a text were drawn from: of `tokens`, of which `prompt` come first. Those of the
+// prompt's own tokens, which may be many times as large, are not kept. The engine is left idle.
 Result<ScoreResult> score_text(Engine& engine, std::span<const int32_t> tokens, int64_t prompt);
 
 // The reference's logits of several texts, which every plan is compared with: kept as long as `most_bytes` hold them, scored
@@ -55,7 +56,7 @@ class ReferenceScores {
   std::unordered_map<size_t, std::shared_ptr<const ScoreResult>> kept_;
 };
 
-// Adds the generated tokens of one text, scored by both. `symbols`: by token id. `policy`: the plan's; the reference draws at
+// Adds the generated tokens of one text, scored by both with score_text(). `symbols`: by token id. `policy`: the plan's; the reference draws at
 // 0.6.
 struct ForcedContext {
   const StepClasses& classes;

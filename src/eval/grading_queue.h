@@ -23,9 +23,9 @@ class GradingQueue {
  public:
   // Returns soon after a stop was asked for, with any status.
   using Grade = std::function<Result<SampleResult>(const std::stop_token& stop)>;
-  using Graded = std::pair<size_t, SampleResult>;
+  using Graded = std::pair<size_t, Result<SampleResult>>;
 
-  // So many threads, or as many as the system gives; none is an error that take() returns.
+  // So many threads, or as many as the system gives; with none every grading ends in an error.
   explicit GradingQueue(int threads);
   // Drops what waits, and asks what runs to stop.
   ~GradingQueue();
@@ -36,8 +36,8 @@ class GradingQueue {
   void add(size_t index, Grade grade);
   // Added and not taken yet.
   size_t open() const;
-  // What is graded, in any order; the first error that a grading ended in.
-  Result<std::vector<Graded>> take();
+  // What has ended, in any order: a sample's error is its own, and no other's result is lost with it.
+  std::vector<Graded> take();
   // Returns once there is something to take, and after `most` in any case.
   void wait(std::chrono::milliseconds most);
 
@@ -48,7 +48,6 @@ class GradingQueue {
   std::condition_variable_any added_, graded_;
   std::deque<std::pair<size_t, Grade>> waiting_;
   std::vector<Graded> done_;
-  Status error_;
   size_t open_ = 0;
   std::vector<std::jthread> threads_;  // last: they end before the rest is destroyed
 };

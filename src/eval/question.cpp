@@ -67,7 +67,7 @@ struct Place {
 Result<Question> parse_question(std::string_view text, const Place& place) {
   const int64_t line = place.line;
   const std::string name = fmt::format("{}, line {}", place.name, line);
-  HB_ASSIGN(const auto document, JsonDocument::parse(text, name));
+  HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(text), name));
   const JsonValue root = document->root();
   Question question;
   question.number = place.number;
@@ -144,11 +144,19 @@ uint64_t fingerprint(std::span<const Question> questions) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
     hash = (hash ^ 0xFFu) * 0x100000001b3u;  // ends a text: no UTF-8 holds it
   };
-  for (const Question& q : questions) {
+  const auto add_number = [&](int64_t number) { add(std::to_string(number)); };
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const Question& q = questions[i];
     add(q.id);
     add(q.prompt);
     add(q.answer);
     // What most questions lack adds nothing to theirs.
+    if (q.number != static_cast<int64_t>(i)) add("number"), add_number(q.number);  // its draws are made of it
+    if (q.grading == Grading::kCountdown) {
+      add("countdown");
+      for (const int64_t number : q.numbers) add_number(number);
+      add("target"), add_number(q.target);
+    }
     for (const QuestionTurn& turn : q.before) add(turn.role), add(turn.content);
     if (!q.prefix.empty()) add("prefix"), add(q.prefix);
     if (!q.stem.empty()) add(q.stem), add(q.continued ? "continued" : "asked");

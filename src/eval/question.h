@@ -60,7 +60,8 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
 // kNotFound; kInvalidData for a folder, or a file above 4 GiB.
 Result<std::vector<Question>> read_questions(const std::string& path, uint64_t order_seed = 0);
 
-// FNV-1a over what is asked and what counts as right: results are of these questions, whatever their file is called.
+// FNV-1a over what is asked, what counts as right and which numbers the draws are made of: results are of these questions,
+// whatever their file is called.
 uint64_t fingerprint(std::span<const Question> questions);
 
 }  // namespace halfbyte

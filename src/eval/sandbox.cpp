@@ -170,8 +170,17 @@ struct Child {
     }
   }
 
+  // Whoever started this process may have had some ignored or blocked, and code gets what it is used to.
+  static void default_signals() {
+    for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  }
+
   // Stages are indices of kStages.
   [[noreturn]] void run() {
+    default_signals();
     place_descriptors();
     ::setsid();
     if (::chdir(folder.c_str()) != 0) fail(0);
@@ -327,6 +336,17 @@ Result<std::string> first_output(const std::string& command) {
   return ::pclose(pipe) == 0 ? out : std::string();
 }
 
+// Else the system reaps children itself, and nobody learns how code ended.
+Status check_children_are_kept() {
+  struct sigaction now = {};
+  if (::sigaction(SIGCHLD, nullptr, &now) == 0 && now.sa_handler != SIG_IGN && (now.sa_flags & SA_NOCLDWAIT) == 0)
+    return {};
+  return {
+      StatusCode::kUnsupported,
+      "the sandbox cannot see how code ends, because this process ignores SIGCHLD; code is not run; give the signal "
+      "its default"};
+}
+
 std::string shell_quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
@@ -345,6 +365,7 @@ Result<Sandbox> Sandbox::open(const SandboxOptions& options) {
   if (!thread_count(::getpid()))
     return Status(StatusCode::kUnsupported,
                   "the sandbox cannot count the threads of code; code is not run; mount /proc");
+  HB_TRY(check_children_are_kept());
   HB_TRY(sandbox.find_python(options.python));
   HB_TRY(sandbox.try_out(options.accept_weaker));
   return sandbox;

@@ -43,7 +43,7 @@ class Sandbox {
   static constexpr int64_t kMostFolderBytes = int64_t{64} << 20;
 
   // Asks Python where it lies, and then tries from inside to open a file, a socket and a process. kUnsupported: one of them
-  // could be had and accept_weaker is not set, or the kernel refused something; kNotFound: no such Python.
+  // could be had and accept_weaker is not set, the kernel refused something, or SIGCHLD is ignored; kNotFound: no such Python.
   static Result<Sandbox> open(const SandboxOptions& options);
 
   // What was in force when open() tried: "landlock 7, seccomp; files, network, processes and signals closed; 10 s, 1024 MiB".

@@ -137,6 +137,13 @@ TEST(Engine, ScoredLogitsNormaliseToTheLogprobs) {
     for (int t = 0; t < 131; ++t) sum += std::exp(static_cast<double>(row[t]));
     EXPECT_NEAR(score->logprobs[i], row[tokens[i + 1]] - std::log(sum), 1e-5);
   }
+  options.logits_from = 3;
+  const auto last = engine->score(tokens, options);
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(last->logprobs, score->logprobs);
+  EXPECT_EQ(last->logits, std::vector<float>(score->logits.begin() + 3 * 131, score->logits.end()));
+  options.logits_from = 9;
+  EXPECT_TRUE(engine->score(tokens, options)->logits.empty()) << "the text ends before";
 }
 
 TEST(Engine, LogprobsAndEntropyComeWhenAsked) {

@@ -13,7 +13,7 @@ TEST(Forced, SymbolsAreDigitsAndOperators) {
   for (const char* text : {"", " ", "a", "7a", "\n\n", ", "}) EXPECT_FALSE(is_symbol(text)) << text;
 }
 
-// One text of three tokens, the first a prompt; four tokens in the vocabulary, of which 2 is a symbol.
+// The rows behind a prompt of one token; four tokens in the vocabulary, of which 2 is a symbol.
 ScoreResult scores(std::vector<float> first, const std::vector<float>& second) {
   ScoreResult out;
   out.logprobs.resize(2);
@@ -39,9 +39,14 @@ TEST(Forced, ATextIsComparedPositionByPosition) {
   EXPECT_FALSE(out[1].symbol);
   EXPECT_NEAR(out[1].divergence, 3 * (std::exp(3.) - 1) / (std::exp(3.) + 3), 1e-5);
   out.clear();
-  compare_text(a, a, tokens, 2, context, out);
+  ScoreResult short_a = a;
+  short_a.logits.erase(short_a.logits.begin(), short_a.logits.begin() + 4);
+  compare_text(short_a, short_a, tokens, 2, context, out);
   ASSERT_EQ(out.size(), 1u) << "what a prompt foretells is not compared";
   EXPECT_EQ(out[0].divergence, 0);
+  EXPECT_NEAR(out[0].top, std::exp(3.) / (std::exp(3.) + 3), 1e-6);
+  compare_text({}, {}, tokens, 3, context, out);
+  EXPECT_EQ(out.size(), 1u) << "nothing was generated";
 }
 
 TEST(Forced, TheReferenceIsScoredOncePerTextWhileThereIsRoom) {

@@ -47,6 +47,20 @@ TEST(Questions, RefusalsNameTheLine) {
   EXPECT_EQ(read_questions("no such file").status().code(), StatusCode::kNotFound);
 }
 
+// Python writes NaN where a table has nothing.
+TEST(Questions, ANumberThatIsNoneIsNoText) {
+  const auto message = [](const std::string& line) { return parse_questions(line, "q.jsonl").status().message(); };
+  EXPECT_EQ(message(R"({"id": "a", "task": "t", "prompt": NaN, "answer": "1"})"),
+            "q.jsonl, line 1: prompt: found NaN, expected a string");
+  EXPECT_EQ(message(R"({"problem": "p", "answer": Infinity})"),
+            "q.jsonl, line 1: answer: found Infinity, expected a string");
+  EXPECT_EQ(message(R"({"question": "p", "choices": ["a", NaN], "answer": 0})"),
+            "q.jsonl, line 1: choices[1]: found NaN, expected a string");
+  const auto other = parse_questions(R"({"problem": "p", "answer": "NaN", "subject": NaN})", "q.jsonl");
+  ASSERT_TRUE(other.ok()) << "a text, and a member that nobody reads: " << other.status().message();
+  EXPECT_EQ(other->front().answer, "NaN");
+}
+
 TEST(Questions, AreBounded) {
   const std::string path = std::string(HALFBYTE_TEST_TMP) + "/large.jsonl";
   std::ofstream(path) << "{}";
@@ -87,6 +101,15 @@ TEST(Questions, FingerprintsTellThemApart) {
       of([](Question& q) {
         q.before = {{"system", "b"}};
       }),
+      of([](Question& q) { q.number = 1; }),
+      of([](Question& q) { q.grading = Grading::kCountdown; }),
+      of([](Question& q) {
+        q.grading = Grading::kCountdown, q.numbers = {1, 2};
+      }),
+      of([](Question& q) {
+        q.grading = Grading::kCountdown, q.numbers = {1, 2}, q.target = 3;
+      }),
+      of([](Question& q) { q.grading = Grading::kCountdown, q.numbers = {12}, q.target = 3; }),
       of([](Question& q) { q.prefix = "b"; }),
       of([](Question& q) { q.stem = "b"; }),
       of([](Question& q) { q.stem = "b", q.continued = true; }),

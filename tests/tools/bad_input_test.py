@@ -101,6 +101,30 @@ def test_gguf_files_that_are_none(halfbyte, tmp_path):
         refused(halfbyte("inspect", file), file, words)
 
 
+def write_vocabulary(path):
+    """A GGUF file with a tokenizer and nothing else, as llama.cpp keeps them for its tests."""
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    letters = [chr(b) if 33 <= b < 127 else chr(256 + i) for i, b in enumerate(range(256))]
+    facts = [("general.architecture", 8, text("llama")), ("tokenizer.ggml.model", 8, text("gpt2")), ("tokenizer.ggml.pre", 8, text("smollm")),
+             ("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, 258) + b"".join(map(text, ["<|end|>", *letters, "ab"]))),
+             ("tokenizer.ggml.token_type", 9, struct.pack("<IQ", 5, 258) + struct.pack("<258i", 3, *[1] * 257)),
+             ("tokenizer.ggml.merges", 9, struct.pack("<IQ", 8, 1) + text("a b")), ("tokenizer.ggml.eos_token_id", 4, struct.pack("<I", 0))]
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(facts)) + b"".join(text(key) + struct.pack("<I", kind) + value for key, kind, value in facts))
+    return path
+
+
+@pytest.mark.parametrize("command", [["run", "FILE", "Hi"], ["run", "FILE", "--raw", "Hi"], ["trace", "FILE", "Hi", "--jsonl", "OUT"], ["eval", "FILE", "--questions", "Q"]])
+def test_a_vocabulary_is_no_model_and_no_prompt_would_help(halfbyte, tmp_path, command):
+    """It has no chat template either, but --raw is no way out."""
+    file, questions = write_vocabulary(tmp_path / "vocabulary.gguf"), tmp_path / "q.jsonl"
+    questions.write_text('{"id": "1", "task": "t", "prompt": "p", "answer": "7"}\n')
+    r = halfbyte(*[{"FILE": file, "Q": questions, "OUT": tmp_path / "out"}.get(word, word) for word in command])
+    refused(r, file, "holds no tensors")
+    assert "--raw" not in r.err
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
 def test_names_that_hold_no_weights(halfbyte, copy, name):
     (copy / "model.safetensors").unlink()

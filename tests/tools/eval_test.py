@@ -6,6 +6,8 @@ import json
 import math
 import os
 import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -177,6 +179,14 @@ def test_results_of_other_questions_are_refused(halfbyte, answerer, questions, t
         assert r.code == 2 and r.err.count("\n") == 1 and out.read_bytes() == before, r.err
     questions.write_text(text)
     assert ask(halfbyte, answerer, questions, "-o", out)["accuracy"] == 0.75
+    # Of a countdown the numbers and the target are what is right, and "answer" is only an example.
+    question, counted = {"id": "c", "task": "countdown", "prompt": "?", "answer": "1+2=3", "numbers": [1, 2], "target": 3}, tmp_path / "c.jsonl"
+    questions.write_text(json.dumps(question) + "\n")
+    ask(halfbyte, answerer, questions, "-o", counted)
+    for change in ({"numbers": [1, 3]}, {"target": 4}):
+        questions.write_text(json.dumps(question | change) + "\n")
+        r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "-o", counted)
+        assert r.code == 2 and "'fingerprint' is" in r.err, r.err
 
 
 def test_results_of_other_settings_are_refused(halfbyte, answerer, questions, tmp_path):
@@ -184,6 +194,15 @@ def test_results_of_other_settings_are_refused(halfbyte, answerer, questions, tm
     before = (tmp_path / "r.jsonl").read_bytes()
     r = halfbyte("eval", answerer, "--questions", questions, "--plan", "bf16", "--seed", "5", "-o", tmp_path / "r.jsonl")
     assert r.code == 2 and "other settings" in r.err and (tmp_path / "r.jsonl").read_bytes() == before
+
+
+def test_each_setting_has_one_type(halfbyte, answerer, questions, tmp_path):
+    settings = []
+    for flag in (None, "--think", "--no-think"):
+        ask(halfbyte, answerer, questions, "--limit", "1", "-o", tmp_path / f"{flag}", *([flag] if flag else []))
+        settings.append(json.loads((tmp_path / f"{flag}").read_text().splitlines()[0]))
+    assert [s["think"] for s in settings] == [True, True, False] and [s.get("think_asked_for", False) for s in settings] == [False, True, False]
+    assert len({json.dumps(s) for s in settings}) == 3, "none goes on with another's results"
 
 
 def test_what_other_settings_are_is_said(halfbyte, answerer, questions, tmp_path):
@@ -220,6 +239,26 @@ def test_options_without_effect_are_refused(halfbyte, answerer, questions, tmp_p
     names = {"TEXT": tmp_path / "text", "Q": questions}
     r = halfbyte("eval", answerer, *[names.get(a, a) for a in arguments], cwd=tmp_path)
     assert r.code == 2 and r.out == "" and word in r.err and r.err.count("\n") == 1, r.err
+
+
+# What perplexity reads; of every other flag that there is, now or later, it says that it has no effect.
+READ_BY_PERPLEXITY = {"--task", "--text", "--window", "--quiet", "--plan", "--kv", "--kernels", "--threads", "--ctx", "--device", "--json", "--help"}
+
+
+def flags_of_eval(halfbyte):
+    """{flag: whether a value follows}, from the help."""
+    found = re.findall(r"^  (?:-\w,)?(--[\w-]+)[\w,-]*(?: (?!\()([A-Z]+))?", halfbyte("eval", "--help").out, re.MULTILINE)
+    return {name: bool(value) for name, value in found}
+
+
+def test_every_flag_that_perplexity_does_not_read_is_refused(halfbyte, answerer, tmp_path):
+    (tmp_path / "text").write_text("some text " * 20)
+    flags = flags_of_eval(halfbyte)
+    assert set(flags) > READ_BY_PERPLEXITY and {"--samples", "--keep-tokens", "--out", "--think", "--code-memory", "--split"} < set(flags)
+    values = {"--choices": "text", "--policy": "reset", "--code-memory": "1G", "--max-tokens": "9"}
+    for flag in sorted(set(flags) - READ_BY_PERPLEXITY):
+        r = halfbyte("eval", answerer, "--task", "perplexity", "--text", tmp_path / "text", flag, *([values.get(flag, "1")] if flags[flag] else []), cwd=tmp_path)
+        assert r.code == 2 and flag in r.err and "no effect with --task perplexity" in r.err, (flag, r.err)
 
 
 def test_perplexity_says_which_text_and_what_window(halfbyte, answerer, tmp_path):
@@ -330,8 +369,11 @@ def test_other_draws_are_noted(halfbyte, answerer, questions, tmp_path):
     ask(halfbyte, answerer, questions, "--marker-penalty", "0", "--top-k", "5", "-o", tmp_path / "same")
     r = halfbyte("eval", "compare", tmp_path / "0", tmp_path / "same")
     assert r.code == 0 and r.err == "", r.err
-    r = halfbyte("eval", "compare", tmp_path / "0", tmp_path / "5")
-    assert r.code == 0 and r.err.startswith("note: ") and "drawn with seed 5, the reference with 0" in r.err, r.err
+    r = halfbyte("eval", "compare", tmp_path / "0", tmp_path / "5", tmp_path / "same")
+    note = "drawn with seed 5, the reference with 0: pairs share the question, not the draws"
+    assert r.code == 0 and r.err == "" and r.out.count("note: ") == 1 and r.out.splitlines()[1] == "note: " + note, r.out
+    compared = json.loads(halfbyte("eval", "compare", tmp_path / "0", tmp_path / "5", tmp_path / "same", "--json").out)["compared"]
+    assert [c.get("note") for c in compared] == [note, None]
 
 
 def test_ctrl_c_keeps_whole_samples(answerer, questions, tmp_path):
@@ -341,9 +383,8 @@ def test_ctrl_c_keeps_whole_samples(answerer, questions, tmp_path):
     victim = subprocess.Popen([BINARY, "eval", answerer, "--questions", many, "--samples", "64", "-o", out], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, env=clean_environment())
     wait_until_written(victim, out)
-    assert victim.poll() is None, "so many samples are not asked in the time that it takes to see the first"
     victim.send_signal(signal.SIGINT)
-    assert victim.wait(timeout=PATIENCE) in (130, -signal.SIGINT)
+    assert victim.wait(timeout=PATIENCE) in (130, -signal.SIGINT, 0), "0: the last of so many samples came before the signal"
     lines = out.read_bytes()
     assert lines.endswith(b"\n") and all(json.loads(line) for line in lines.splitlines())
     assert os.path.getsize(out) > 0
@@ -458,10 +499,31 @@ def test_choices_need_choices(halfbyte, answerer, questions, tmp_path):
                                               ["--keep-tokens"], ["--prompt-suffix", "x"], ["--system", "x"], ["--no-think"])]:
         r = halfbyte("eval", answerer, "--questions", questions, *arguments)
         assert r.code == 2 and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
+    read = READ_BY_PERPLEXITY - {"--task", "--text", "--window"} | {"--task", "--questions", "--levels", "--limit", "--order-seed", "--choices", "--out"}
+    not_here = {"--text", "--window", "--split", *(f for f in flags_of_eval(halfbyte) if "code" in f or f in ("--weak-sandbox", "--python"))}
+    for flag, takes in flags_of_eval(halfbyte).items():
+        if flag not in read | not_here:
+            r = halfbyte("eval", answerer, "--questions", questions, "--choices", "text", flag, *(["reset" if flag == "--policy" else "1"] if takes else []))
+            assert r.code == 2 and flag in r.err and "no effect with --choices text" in r.err, (flag, r.err)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"question": "q", "choices": ["a", "b"], "answer": "E"}\n')
     r = halfbyte("eval", answerer, "--questions", bad)
     assert r.code == 2 and "bad.jsonl, line 1: answer: found 'E', expected an index from 0 to 1 or a letter" in r.err
+
+
+def test_choices_pass_variables_of_other_runs_over(halfbyte, answerer, tmp_path):
+    """Nothing is drawn, so no variable of drawing changes the results or their file."""
+    path = tmp_path / "choices.jsonl"
+    path.write_text('{"question": "Which?", "choices": ["8", "7"], "answer": 1}\n')
+    variables = {f"HALFBYTE_{name}": value for name, value in (("THINK", "1"), ("SAMPLES", "3"), ("SEED", "5"), ("TEMPERATURE", "0.5"), ("TOP_P", "0.5"),
+                                                                ("MAX_TOKENS", "5"), ("SYSTEM", "x"), ("PROMPT_SUFFIX", "x"), ("POLICY", "reset"),
+                                                                ("MARKER_PENALTY", "1"), ("STOP_ON_LOOP", "1"), ("KEEP_TOKENS", "1"))}
+    files = []
+    for name, env in (("without", {}), ("with", variables)):
+        r = halfbyte("eval", answerer, "--questions", path, "--choices", "text", "-o", tmp_path / name, env=clean_environment(**env))
+        assert r.code == 0, r.err
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
 
 
 def test_a_system_message(halfbyte, answerer, questions, tmp_path):
@@ -571,19 +633,46 @@ def test_code_runs_where_it_is_allowed(halfbyte, coder, whole_sandbox, tmp_path)
 
 
 def test_slow_code_and_a_kill_give_the_same_file(coder, whole_sandbox, tmp_path):
-    questions = write_programs(tmp_path / "q.jsonl", *range(1, 17))
-    command = [BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--allow-code", "--json", "-o"]
-    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    first = subprocess.run([*command, whole], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
-    victim = subprocess.Popen([*command, killed], stdout=subprocess.DEVNULL, env=clean_environment())
-    while victim.poll() is None and (not killed.exists() or killed.read_bytes().count(b"\n") < 5):
+    """The kill comes while the seventh answer's code waits: the six before it may be in the file, and nothing behind it."""
+    questions = write_programs(tmp_path / "q.jsonl", *range(1, 7), -7, *range(8, 17))
+    command = [BINARY, "eval", coder, "--questions", questions, "--plan", "bf16", "--allow-code", "--code-seconds", "100", "--json", "-o"]
+    runs, whole, killed = tmp_path / "runs", tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
+    runs.mkdir()
+
+    def start(out):
+        running = subprocess.Popen([*command, out], stdout=subprocess.PIPE, text=True, env=clean_environment(TMPDIR=str(runs)))
+        return running, started(running, runs, {-7})[-7][0]
+
+    def finish(running, folder):
+        (folder / "go").touch()
+        out, _ = running.communicate(timeout=PATIENCE)
+        assert running.returncode == 0
+        shutil.rmtree(runs)
+        runs.mkdir()
+        return json.loads(out)
+
+    first = finish(*start(whole))
+    victim, waits = start(killed)
+    while killed.read_bytes().count(b"\n") < 7:
+        assert victim.poll() is None
         time.sleep(0.01)
     victim.send_signal(signal.SIGKILL)
-    victim.wait()
-    assert 5 <= killed.read_bytes().count(b"\n") < 17, "in the middle"
-    again = subprocess.run([*command, killed], check=True, capture_output=True, env=clean_environment(), timeout=PATIENCE)
+    victim.communicate()
+    assert killed.read_bytes().count(b"\n") == 7, "in the middle"
+    shutil.rmtree(runs)
+    runs.mkdir()
+    again = finish(*start(killed))
     assert killed.read_bytes() == whole.read_bytes() and whole.read_bytes().count(b"\n") == 17
-    assert json.loads(again.stdout)["ci95"] == json.loads(first.stdout)["ci95"] and json.loads(first.stdout)["accuracy"] == pytest.approx(13 / 16)
+    assert again["ci95"] == first["ci95"] and first["accuracy"] == pytest.approx(13 / 16)
+
+
+def test_code_is_graded_where_ended_children_are_ignored(coder, whole_sandbox, tmp_path):
+    """A shell's `trap '' CHLD` is inherited, and then the system tells nobody how a process ended."""
+    out = tmp_path / "r.jsonl"
+    done = subprocess.run([BINARY, "eval", coder, "--questions", write_programs(tmp_path / "q.jsonl", 3, 5), "--allow-code", "-o", out], capture_output=True,
+                          text=True, env=clean_environment(), timeout=PATIENCE, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["correct"] for line in out.read_text().splitlines()[1:]] == [True, False]
 
 
 def started(process, folder, numbers):
@@ -623,15 +712,14 @@ def test_a_grading_that_fails_ends_the_run(coder, whole_sandbox, tmp_path):
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=clean_environment(TMPDIR=str(runs)))
     waiting = started(running, runs, {-4, -6})  # both threads: the last answer's code has not begun
     runs.rename(gone)
-    (gone / waiting[-6][0].name / "go").touch()
+    for number in (-6, -4):
+        (gone / waiting[number][0].name / "go").touch()
     assert running.wait(timeout=PATIENCE) == 2
     assert "the sandbox cannot make its folder" in running.stderr.read()
     before = out.read_bytes()
-    assert before.count(b"\n") == 3, "what came before the waiting one"
+    assert before.count(b"\n") == 5, "what came before the one that failed, graded before it and after it"
     runs.mkdir()
     again = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=clean_environment(TMPDIR=str(runs)))
-    for folder, _ in started(again, runs, {-4, -6}).values():
-        (folder / "go").touch()
     assert again.wait(timeout=PATIENCE) == 0 and out.read_bytes().startswith(before) and out.read_bytes().count(b"\n") == 6
 
 
