@@ -5,6 +5,7 @@ sums for what is printed.
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -103,12 +104,27 @@ def digest_of(paths):
     return digest.hexdigest()
 
 
+# What every step of a run is made of is read once in it: a model of 32B has 15 GB, a question file may have one.
+
+@functools.cache
 def model_digest(path):
     """Of a model's file, or of the files of its folder."""
     path = pathlib.Path(path)
     return digest_of(sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path])
 
 
+@functools.cache
+def inputs_digest(paths):
+    """Of all bytes of the files, one behind the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest()
+
+
+@functools.cache
 def version_of(binary):
     """"halfbyte 0.1.0 (commit 378a1ee, ...)"."""
     try:
@@ -120,10 +136,7 @@ def version_of(binary):
 
 def made_of(step):
     """What a kept result must match: the command, the files it reads, the model and the binary."""
-    inputs = hashlib.sha256()
-    for path in step.inputs:
-        inputs.update(pathlib.Path(path).read_bytes())
-    return {"command": step.command[1:], "inputs": inputs.hexdigest(), "halfbyte": version_of(step.command[0]), "model": model_digest(step.model)}
+    return {"command": step.command[1:], "inputs": inputs_digest(step.inputs), "halfbyte": version_of(step.command[0]), "model": model_digest(step.model)}
 
 
 def run(step):

@@ -291,6 +291,8 @@ def main():
     options = parse()
     if not os.access(options.halfbyte, os.X_OK):
         sys.exit(f"error: there is no {options.halfbyte}\n  build it (cmake --build --preset release), or name it with --halfbyte")
+    # Before any contestant is started.
+    llama.need(*(("llama_cpp", "numpy") if options.types else ()), *(("torch", "transformers", "gguf") if options.torch else ()))
     cpus = {int(c) for c in options.cpus.split(",")} if options.cpus else None
     sides, facts = contestants(options)
     cases = cases_of(options)

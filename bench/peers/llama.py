@@ -11,7 +11,10 @@ import sys
 import time
 import types
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:  # load() says so
+    np = None
 
 # ggml's numbers of types, and of the file type that each starts from.
 TYPES = {"q4_0": 2, "q8_0": 8, "q4_k_m": 12, "mxfp4": 39, "nvfp4": 40, "bf16": 30}
@@ -19,12 +22,18 @@ FILE_TYPES = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15, "mxfp4": 2, "nvfp4": 2, "bf16"
 QUIET = None  # keeps the log callback alive
 
 
+def need(*packages):
+    """Ends with what is missing, and how to get it."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(f"error: not in this environment: {', '.join(missing)}\n  run bench/peers/install, and this with the python that it made")
+
+
 def load(verbose=False):
     """The bindings, with the library started."""
     global QUIET
+    need("llama_cpp", "numpy")
     spec = importlib.util.find_spec("llama_cpp")
-    if spec is None:
-        sys.exit("error: the package llama_cpp is not in this environment\n  run bench/peers/install, and compare.py with the python that it made")
     package = types.ModuleType("llama_cpp")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules["llama_cpp"] = package

@@ -300,3 +300,12 @@ def test_test_script_fails_with_a_broken_build(machine, tmp_path):
     assert result.returncode == 1
     assert result.stdout.splitlines()[-2:] == ["  build of the preset 'asan'", "0 passed, 1 failed, 0 skipped"]
     assert "ctest" not in machine.calls()
+
+
+@pytest.mark.parametrize("script", ["compare.py", "random_model.py"])
+def test_peers_say_which_package_is_missing(script, tmp_path):
+    """An environment without numpy and the rest, which is what a plain python3 is."""
+    done = subprocess.run([sys.executable, "-S", ROOT / "bench" / "peers" / script, tmp_path / "model.gguf", "--halfbyte", "/bin/true"],
+                          capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: not in this environment: ") and "bench/peers/install" in done.stderr, done.stderr

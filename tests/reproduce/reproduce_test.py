@@ -139,6 +139,20 @@ def test_published_values_are_said_in_the_commands(random_model, questions, tmp_
         assert policy["tau0"] == 0.6446 and policy["t_low"] == pytest.approx(t_low), (row, policy)
 
 
+def test_files_are_hashed_once(tmp_path, monkeypatch):
+    """However many steps a run has: models and question files are large."""
+    import tables
+    for name in ("model", "questions"):
+        (tmp_path / name).write_text(name)
+    read = []
+    monkeypatch.setattr("builtins.open", lambda path, *more, _open=open: read.append(pathlib.Path(path).name) or _open(path, *more))
+    monkeypatch.setattr(pathlib.Path, "read_bytes", lambda path: read.append(path.name) or b"")
+    steps = [tables.Step(str(i), [BINARY, "eval", str(i)], str(tmp_path / "model"), tmp_path / "record", inputs=(str(tmp_path / "questions"),)) for i in range(3)]
+    of = [tables.made_of(step) for step in steps]
+    assert sorted(read) == ["model", "questions"]
+    assert of[0]["inputs"] == of[2]["inputs"] and of[0]["command"] != of[2]["command"]
+
+
 def test_a_dry_run_says_what_and_how_much(random_model, questions, tmp_path):
     r = reproduce("ctir", "--model", f"Qwen3-8B={random_model}", "--questions", f"GSM8K={questions}", "--dry-run", out=tmp_path / "out")
     assert r.returncode == 0 and not (tmp_path / "out").exists()
