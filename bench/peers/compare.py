@@ -13,6 +13,7 @@ Loading and a first run of every case, which fills the contexts, happen before t
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import pathlib
 import platform
@@ -132,6 +133,45 @@ class Torch:
         return time.perf_counter() - start
 
 
+def serve_torch(path, threads, pipe):
+    try:
+        side = Torch(path, threads)
+        side.prepare()
+        pipe.send(side.facts)
+        while True:
+            pipe.send(side.prompt(*pipe.recv()))
+    except EOFError:
+        return
+    except Exception as e:  # named there and left out
+        pipe.send(e)
+
+
+class TorchProcess:
+    """Torch in a process of its own: oneDNN and llama.cpp each set the tiles of AMX for all that run after them, and the other
+    then stops with an illegal instruction."""
+
+    def __init__(self, path, threads):
+        self.path, self.threads = path, threads
+
+    def prepare(self):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.child = context.Process(target=serve_torch, args=(self.path, self.threads, theirs), daemon=True)
+        self.child.start()
+        theirs.close()
+        self.facts = self.answer()
+
+    def answer(self):
+        answer = self.pipe.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def prompt(self, tokens, salt):
+        self.pipe.send((tokens, salt))
+        return self.answer()
+
+
 class LlamaCpp:
     """llama.cpp on the model in one of its types, which it writes itself."""
 
@@ -165,7 +205,7 @@ def contestants(options):
         for kind in kinds:
             out[f"llama.cpp {kind}"] = LlamaCpp(options, lib, kind)
     if options.torch:
-        out["pytorch bf16"] = Torch(options.model, options.threads)
+        out["pytorch bf16"] = TorchProcess(options.model, options.threads)
     return out, facts
 
 
@@ -226,7 +266,7 @@ def prepare(options, sides, cases):
 
 def pin(sides, cpus):
     """Every thread of this process and of the children to the CPUs; threads that start later inherit it."""
-    for pid in [os.getpid()] + [s.child.pid for s in sides.values() if isinstance(s, Halfbyte)]:
+    for pid in [os.getpid()] + [s.child.pid for s in sides.values() if hasattr(s, "child")]:
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(ProcessLookupError):  # ended meanwhile
                 os.sched_setaffinity(int(task), cpus)

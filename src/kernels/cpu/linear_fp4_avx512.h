@@ -146,6 +146,33 @@ struct LinearFp4 {
     }
   };
 
+  // dot16 for several tokens, `from` bytes on in their pieces: sums that do not wait for each other take turns.
+  template <int kTokens>
+  static HB_ALWAYS_INLINE void dots16(__m512i (&dots)[kTokens], const Weights& w, const Token (&token)[kTokens],
+                                      int64_t from) {
+    __m512i high[kTokens];
+    for (int piece = 0; piece + 1 < kPieces; ++piece) {
+      __m512i sums[kTokens];
+      for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+      for (int quad = 0; quad < 4; ++quad) {
+        for (int m = 0; m < kTokens; ++m) {
+          sums[m] = dot4(sums[m], w.quad[quad], token[m].pieces + from + piece * 16 + quad * 4);
+        }
+      }
+      for (int m = 0; m < kTokens; ++m) {
+        high[m] = piece == 0 ? sums[m] : _mm512_add_epi32(sums[m], _mm512_slli_epi32(high[m], 8));
+      }
+    }
+    for (int quad = 0; quad < 4; ++quad) {
+      for (int m = 0; m < kTokens; ++m) {
+        dots[m] = dot4(dots[m], w.quad[quad], token[m].pieces + from + (kPieces - 1) * 16 + quad * 4);
+      }
+    }
+    if constexpr (kPieces > 1) {
+      for (int m = 0; m < kTokens; ++m) dots[m] = _mm512_add_epi32(dots[m], _mm512_slli_epi32(high[m], 8));
+    }
+  }
+
   // One group of `count` blocks for kTokens tokens. kCount = 8, or 0 for a last group of fewer. scales: from a token's
   // corrections to its scales, bytes.
   template <int64_t kCount, int kTokens>
@@ -163,13 +190,16 @@ struct LinearFp4 {
       Block w;
       for (int64_t part = 0; part < kParts; ++part) w[part] = decode(decoder, at + i * Tiles::kBlockCodes + part * 128);
       const __m512 sw = block_scales<L>(at + count * Tiles::kBlockCodes + i * kTileRows);
+      __m512i dots[kTokens];
       for (int m = 0; m < kTokens; ++m) {
-        const int8_t* pieces = token[m].pieces + i * L::kBlock * kPieces;
-        const auto* correction = reinterpret_cast<const int32_t*>(token[m].corrections) + i;
+        dots[m] = _mm512_set1_epi32(*(reinterpret_cast<const int32_t*>(token[m].corrections) + i));
+      }
+      for (int64_t part = 0; part < kParts; ++part) {
+        dots16<kTokens>(dots, w[part], token, (i * kParts + part) * 16 * kPieces);
+      }
+      for (int m = 0; m < kTokens; ++m) {
         const auto* scale = reinterpret_cast<const float*>(token[m].corrections + scales) + i;
-        __m512i sum = dot16<kPieces>(_mm512_set1_epi32(*correction), w[0], pieces);
-        if constexpr (kParts == 2) sum = dot16<kPieces>(sum, w[1], pieces + 16 * kPieces);
-        __m512 d = _mm512_cvtepi32_ps(sum);
+        __m512 d = _mm512_cvtepi32_ps(dots[m]);
         if constexpr (!L::kNvfp4) d = _mm512_mul_ps(d, _mm512_set1_ps(kUnit<kPieces>));
         tree[m].template add<i>(d, _mm512_mul_ps(sw, _mm512_set1_ps(*scale)));
       }
