@@ -40,6 +40,7 @@ Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
     }
     o.render.kwargs_json = {{"enable_thinking", *flags.think ? "true" : "false"}};
   }
+  o.max_tokens = kEvalTokens;
   return read_size(flags.max_tokens, "--max-tokens", o.max_tokens);
 }
 
@@ -69,24 +70,29 @@ Status change_prompts(const EvalFlags& flags, std::vector<Question>& questions) 
   return {};
 }
 
-// The context: --ctx, or that of the longest prompt with its answer. Each must fit, which is said before the first is answered.
-Result<int64_t> choose_context(const EvalFlags& flags, const EvalSetup& setup) {
+// The context: --ctx, or that of the longest prompt with its answer. Each must fit, which is said before the first is answered;
+// an answer whose length nobody asked for may be shorter.
+Result<int64_t> choose_context(const EvalFlags& flags, EvalSetup& setup) {
   LongestText longest;
+  int64_t answer = 0;  // of `wanted`, what must fit
   if (setup.form) {
     HB_ASSIGN(longest, longest_choice(setup.text, setup.questions, *setup.form));
   } else {
     HB_ASSIGN(longest, longest_prompt(setup.text, setup.questions, setup.options.render));
-    longest.tokens += setup.options.max_tokens;
+    answer = flags.max_tokens.empty() ? 1 : setup.options.max_tokens;
   }
   const int64_t most = setup.model->summary().context;
-  int64_t context = std::min(longest.tokens, most);
+  const int64_t wanted = longest.tokens + (setup.form ? 0 : setup.options.max_tokens);
+  int64_t context = std::min(wanted, most);
   HB_TRY(read_size(flags.model.ctx, "--ctx", context));
-  if (longest.tokens <= context) return context;
+  if (context < wanted) setup.options.context = context;
+  if (longest.tokens + answer <= context) return context;
+  const bool given = !setup.form && !flags.max_tokens.empty();
   return invalid_argument(fmt::format(
       "the question {} needs {} tokens{}, and the context is {}{}: {}leave the question out", quote(longest.question),
-      longest.tokens, setup.form ? "" : fmt::format(", {} of them for the answer", setup.options.max_tokens), context,
+      longest.tokens + answer, given ? fmt::format(", {} of them for the answer", answer) : "", context,
       context < most ? fmt::format(" (--ctx; the model's is {})", most) : ", the model's",
-      setup.form ? "" : "lower --max-tokens, or "));
+      given ? "lower --max-tokens, or " : ""));
 }
 
 }  // namespace
@@ -114,7 +120,8 @@ void add_drawing_flags(Flags& flags, DrawingFlags& o) {
   flags.text("--system", o.system, "System message before every question");
   add_policy_flags(flags, o.policy);
   add_length_flags(flags, o.length);
-  flags.option("--max-tokens", o.max_tokens, "Longest answer; longer ones count as truncated")->capture_default_str();
+  flags.option("--max-tokens", o.max_tokens,
+               "Longest answer; longer ones count as truncated (default: 1K, or what the context leaves)");
   flags.either("--think,!--no-think", o.think,
                "Switch the model's reasoning on or off, where its template can (default: the template's)");
 }
@@ -212,6 +219,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
            {"think", flags.think != false}};
   if (flags.think == true) out["think_asked_for"] = true;  // other than what the template does if nothing is said
   if (s.policy.rule != TemperatureRule::kFixed) out["policy"] = Json::parse(policy_json(s.policy));
+  if (setup.options.context > 0) out["context"] = setup.options.context;  // it cuts answers short
   if (!flags.prompt_suffix.empty()) out["prompt_suffix"] = flags.prompt_suffix;
   if (!flags.system.empty()) out["system"] = flags.system;
   if (s.marker_penalty != 0) out["marker_penalty"] = as_typed(s.marker_penalty);

@@ -18,13 +18,14 @@
 
 namespace halfbyte::tools {
 
-inline constexpr const char* kEvalTokens = "1K";  // of an answer, where nothing else is said
+// Of an answer where nothing else is said; less where the context leaves less.
+inline constexpr int64_t kEvalTokens = 1024;
 
 // How answers are drawn: nothing that is only scored reads any of it.
 struct DrawingFlags {
   PolicyOptions policy;
   LengthOptions length;
-  std::string prompt_suffix, system, max_tokens = kEvalTokens;
+  std::string prompt_suffix, system, max_tokens;
   int samples = 1, concurrent = 16;
   uint64_t seed = 0;
   std::optional<double> temperature, top_p, min_p;

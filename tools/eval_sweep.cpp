@@ -351,9 +351,11 @@ class Sweep {
     report.title = flags_.title;
     report.facts = {fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()),
                     fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
-                    fmt::format("{}{} a question, seed {}, longest answer {} tokens",
+                    fmt::format("{}{} a question, seed {}, longest answer {}",
                                 of_folder_ ? "split " + flags_.eval.questions.split + ", " : "",
-                                counted(flags_.eval.samples, "sample"), flags_.eval.seed, flags_.eval.max_tokens),
+                                counted(flags_.eval.samples, "sample"), flags_.eval.seed,
+                                flags_.eval.max_tokens.empty() ? "1K tokens, or what the context leaves"
+                                                               : flags_.eval.max_tokens + " tokens"),
                     "intervals: 95%, from 10,000 resamplings of the questions, paired"};
     for (const Drawn& drawn : sampling_)
       report.facts.push_back(fmt::format("{}: {}", fmt::join(drawn.rows, "; "), drawn.text));

@@ -103,6 +103,9 @@ class Evaluation {
       GenerateRequest request;
       request.prompt = prompt.tokens;
       request.max_tokens = options_.max_tokens;
+      if (options_.context > 0)
+        request.max_tokens =
+            std::min(options_.max_tokens, options_.context - static_cast<int64_t>(prompt.tokens.size()));
       request.stop_tokens = stops_;
       request.stop_on_loop = options_.stop_on_loop;
       request.sampling = options_.sampling;

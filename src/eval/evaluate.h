@@ -21,6 +21,7 @@ struct EvalOptions {
   int samples = 1;            // of each question
   SamplingParams sampling;    // its seed is the run's: each question has one of its own, made of it and its number
   int64_t max_tokens = 0;     // new tokens of an answer
+  int64_t context = 0;        // what a prompt and its answer may take, where that leaves less; 0: there is room for all
   int concurrent = 16;        // requests at once; the engine's max_batch, at most
   ChatRenderOptions render;   // thinking on or off
   bool keep_tokens = false;   // of each sample, in its result

@@ -345,6 +345,23 @@ def test_what_is_wrong_is_named_before_the_work(halfbyte, answerer, questions, t
     assert not out.exists()
 
 
+def test_an_answer_is_as_long_as_the_context_leaves_where_nobody_said_more(halfbyte, answerer, questions, tmp_path):
+    """Else no question of 4,096 tokens could be asked of a model that has 4,608, which answers them with a hundred."""
+    out = tmp_path / "r.jsonl"
+    whole = ask(halfbyte, answerer, questions, "-o", out)
+    settings, *results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert settings["max_tokens"] == 1024 and "context" not in settings, "there is room for all"
+    longest = max(r["prompt_tokens"] for r in results)
+    assert whole["truncated"] == 0 and len({r["tokens"] for r in results}) == 1
+    short = tmp_path / "short.jsonl"
+    cut = ask(halfbyte, answerer, questions, "--ctx", str(longest + 3), "-o", short)
+    settings, *results = [json.loads(line) for line in short.read_text().splitlines()]
+    assert cut["truncated"] == 1 and settings["context"] == longest + 3
+    assert [r["tokens"] for r in results] == [longest + 3 - r["prompt_tokens"] for r in results], "a question's own limit, whatever the others are"
+    r = halfbyte("eval", answerer, "--questions", questions, "--ctx", str(longest))
+    assert r.code == 2 and f"needs {longest + 1} tokens, and the context is {longest} (--ctx;" in r.err, r.err
+
+
 def test_a_sweep_refuses_a_row_twice(halfbyte, answerer, questions, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "q.jsonl").write_bytes(questions.read_bytes())
