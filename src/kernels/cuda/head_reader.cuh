@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "formats/bf16.h"
 #include "formats/e4m3.h"
@@ -100,20 +101,54 @@ class HeadReader {
   float cos_[kHalf], sin_[kHalf];
 };
 
-// How the cache holds numbers: eight of them as a lane loads them, and as BF16.
+// How the cache holds numbers, and what the tensor cores get: BF16 as it stands, with FP32 factors as two BF16 halves each
+// (16 bits); E4M3 as FP16, with factors as two FP16 halves.
 struct Bf16Kv {
   using Element = uint16_t;
   using Eight = uint4;
+  static constexpr float kQueryPower = 1.0f;   // queries are held times this
+  static constexpr float kWeightPower = 1.0f;  // and exponentials times this
+  static constexpr int kTilesPerWord = 1;
   static __device__ __forceinline__ uint4 widen(const uint4& v) { return v; }
   static __device__ __forceinline__ uint16_t encode(float v, float) { return BF16::encode(v); }
   // What a score and a sum of values are multiplied by; for BF16 nothing of the cache's.
   static __device__ __forceinline__ float score_scale(const AttentionRows& a) { return a.scale; }
   static __device__ __forceinline__ float value(float sum, const AttentionRows&) { return sum; }
+
+  static __device__ __forceinline__ uint32_t pack(float low, float high) {
+    const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+    return reinterpret_cast<const uint32_t&>(two);
+  }
+  static __device__ __forceinline__ float2 unpack(uint32_t two) {
+    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xFFFF0000u));
+  }
+  // The 16-row operand of a k16 step from four words each of the rows g and g + 8.
+  static __device__ __forceinline__ void key_operand(uint32_t (&a)[4], const uint32_t (&low)[4],
+                                                     const uint32_t (&high)[4], int step) {
+    a[0] = low[2 * step];
+    a[1] = high[2 * step];
+    a[2] = low[2 * step + 1];
+    a[3] = high[2 * step + 1];
+  }
+  // The same of V transposed: the dimensions 2 tile and 2 tile + 1 of a word, at four positions.
+  static __device__ __forceinline__ void value_operand(uint32_t (&a)[4], uint32_t w0, uint32_t w1, uint32_t w2,
+                                                       uint32_t w3, int) {
+    a[0] = __byte_perm(w0, w1, 0x5410);
+    a[1] = __byte_perm(w0, w1, 0x7632);
+    a[2] = __byte_perm(w2, w3, 0x5410);
+    a[3] = __byte_perm(w2, w3, 0x7632);
+  }
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    ptx::mma_m16n8k16_bf16(d, a[0], a[1], a[2], a[3], b0, b1);
+  }
 };
 // E4M3 of value / scale. Its scale is left to the products' results.
 struct Fp8Kv {
   using Element = uint8_t;
   using Eight = uint2;
+  static constexpr float kQueryPower = 0x1p-4f;   // |q| < 2^20
+  static constexpr float kWeightPower = 0x1p10f;  // exponentials up to e^4, and down to 2^-34 before bits are lost
+  static constexpr int kTilesPerWord = 2;
   static __device__ __forceinline__ uint32_t widen_two(uint32_t codes) {
     const uint32_t bits = fp8_as_bf16(codes), power = kFp8Power;
     const __nv_bfloat162 product =
@@ -127,13 +162,40 @@ struct Fp8Kv {
   static __device__ __forceinline__ uint8_t encode(float v, float scale) { return E4M3::encode(v / scale); }
   static __device__ __forceinline__ float score_scale(const AttentionRows& a) { return a.scale * a.kv.key_scale; }
   static __device__ __forceinline__ float value(float sum, const AttentionRows& a) { return sum * a.kv.value_scale; }
+
+  static __device__ __forceinline__ uint32_t pack(float low, float high) {
+    const __half2 two = __floats2half2_rn(low, high);
+    return reinterpret_cast<const uint32_t&>(two);
+  }
+  static __device__ __forceinline__ float2 unpack(uint32_t two) {
+    return __half22float2(reinterpret_cast<const __half2&>(two));
+  }
+  static __device__ __forceinline__ void key_operand(uint32_t (&a)[4], const uint32_t (&low)[4],
+                                                     const uint32_t (&high)[4], int step) {
+    ptx::cvt_f16x2_e4m3x2(a[0], a[2], low[step]);
+    ptx::cvt_f16x2_e4m3x2(a[1], a[3], high[step]);
+  }
+  static __device__ __forceinline__ void value_operand(uint32_t (&a)[4], uint32_t w0, uint32_t w1, uint32_t w2,
+                                                       uint32_t w3, int tile) {
+    const uint32_t order = tile == 0 ? 0x5140 : 0x7362;  // pairs of positions
+    ptx::cvt_f16x2_e4m3x2(a[0], a[1], __byte_perm(w0, w1, order));
+    ptx::cvt_f16x2_e4m3x2(a[2], a[3], __byte_perm(w2, w3, order));
+  }
+  static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    ptx::mma_m16n8k16_f16(d, a, b0, b1);
+  }
 };
+
+// page_tokens as a power of two.
+__device__ __forceinline__ int page_shift(const KvPages& kv) {
+  return __ffs(kv.page_tokens) - 1;
+}
 
 // Keys (which = 0) or values (1) of a head at a position.
 template <class Kv>
 __device__ __forceinline__ typename Kv::Element* cache_row(const KvPages& kv, int row, int kv_heads, int head_dim,
                                                            int which, int head, int position) {
-  const int shift = __ffs(kv.page_tokens) - 1;
+  const int shift = page_shift(kv);
   const int page = kv.tables[static_cast<size_t>(row) * kv.table_stride + (position >> shift)];
   const size_t slot = (static_cast<size_t>(which * kv_heads + head) << shift) + (position & (kv.page_tokens - 1));
   return reinterpret_cast<typename Kv::Element*>(kv.base + static_cast<size_t>(page) * kv.page_stride +

@@ -255,15 +255,16 @@ Status merge_rows(const MergeRows& args, int rows, Launch launch);
 // the numbers are the same.
 Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch launch);
 
-// Positions of a part for a sequence of `length` positions: parts begin at absolute multiples of it.
+// Positions of a part for a sequence of `length` positions: parts begin at multiples of it, and there are as many as can be,
+// so that a long sequence's fill the device.
 #if defined(__CUDACC__)
 __host__ __device__
 #endif
     constexpr int
     split_span(int length) {
-  int span = 64;
-  while (span * kMaxSplits < length) span *= 2;
-  return span;
+  constexpr int kGroup = 16, kLeast = 64;
+  const int span = (length + kGroup * kMaxSplits - 1) / (kGroup * kMaxSplits) * kGroup;
+  return span < kLeast ? kLeast : span;
 }
 
 // --- tokens ---

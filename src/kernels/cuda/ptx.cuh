@@ -20,6 +20,16 @@ __device__ __forceinline__ uint4 ld_stream_v4(const void* p) {
   return v;
 }
 
+// Numbers of the cache, read once, where they stand in program order.
+__device__ __forceinline__ void ld_once(uint32_t (&v)[4], const void* p) {
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "l"(p));
+}
+__device__ __forceinline__ void ld_once(uint32_t (&v)[2], const void* p) {
+  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0,%1},[%2];" : "=r"(v[0]), "=r"(v[1]) : "l"(p));
+}
+
 __device__ __forceinline__ uint4 lds_v4(uint32_t address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
@@ -65,6 +75,24 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], uint32_t a0, ui
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+// The same with FP16 operands.
+__device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// Transposes 8 x 8 numbers of 16 bits: lane (g, t) gives row g, columns 2 t and 2 t + 1, and gets the same of the result.
+__device__ __forceinline__ uint32_t movmatrix_trans(uint32_t v) {
+  uint32_t d;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(d) : "r"(v));
+  return d;
+}
+// Four E4M3 codes as FP16, exactly.
+__device__ __forceinline__ void cvt_f16x2_e4m3x2(uint32_t& low, uint32_t& high, uint32_t codes) {
+  asm("{\n.reg .b16 l,h;\nmov.b32 {l,h},%2;\ncvt.rn.f16x2.e4m3x2 %0,l;\ncvt.rn.f16x2.e4m3x2 %1,h;\n}\n"
+      : "=r"(low), "=r"(high)
+      : "r"(codes));
 }
 __device__ __forceinline__ void mma_m16n8k16_bf16_from_zero(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                                             uint32_t b1) {

@@ -5,6 +5,7 @@
 #include "base/exp32.h"
 #include "decode/sampler.h"
 #include "formats/bf16.h"
+#include "formats/e4m3.h"
 #include "kernels/cuda/cuda_support.h"
 #include "kernels/registry.h"
 
@@ -91,8 +92,9 @@ TEST(CudaRows, SiluMultiplies) {
 struct Heads {
   int heads, kv_heads, dim;
   bool norms;
+  bool fp8 = false;
 };
-class CudaAttention : public ::testing::TestWithParam<Heads> {};
+constexpr float kKeyScale = 0.05f, kValueScale = 0.03f;  // of an FP8 cache
 
 // A small paged cache, host side.
 struct Problem {
@@ -100,7 +102,7 @@ struct Problem {
   std::vector<int32_t> positions;
   int page_tokens = 32, table_stride = 0, pages = 0;
   std::vector<int32_t> tables;
-  std::vector<uint16_t> cache;  // [page][K, V][kv_heads][page_tokens][dim]
+  std::vector<uint16_t> cache;  // [page][K, V][kv_heads][page_tokens][dim], BF16 or E4M3 codes
   std::vector<float> qkv, q_norm, k_norm, cos, sin;
 
   size_t slot(int row, int which, int head, int position) const {
@@ -108,9 +110,17 @@ struct Problem {
     return (((static_cast<size_t>(page) * 2 + which) * h.kv_heads + head) * page_tokens + position % page_tokens) *
            h.dim;
   }
+  float scale(int which) const { return !h.fp8 ? 1.0f : which == 0 ? kKeyScale : kValueScale; }
+  uint16_t encode(int which, double v) const {
+    return h.fp8 ? E4M3::encode(static_cast<float>(v) / scale(which)) : BF16::encode(static_cast<float>(v));
+  }
+  double decode(int which, uint16_t code) const {
+    return static_cast<double>(h.fp8 ? E4M3::decode(static_cast<uint8_t>(code)) * scale(which) : BF16::decode(code));
+  }
 };
 
-Problem make_problem(const Heads& h, const std::vector<int32_t>& positions) {
+// spread: of the scores, whose running maximum is to move.
+Problem make_problem(const Heads& h, const std::vector<int32_t>& positions, float spread = 1.0f) {
   Problem p;
   p.h = h;
   p.positions = positions;
@@ -121,10 +131,10 @@ Problem make_problem(const Heads& h, const std::vector<int32_t>& positions) {
   std::mt19937 rng(8);
   std::shuffle(p.tables.begin(), p.tables.end(), rng);
   for (const float v : normals(static_cast<size_t>(p.pages) * 2 * h.kv_heads * p.page_tokens * h.dim, 5))
-    p.cache.push_back(BF16::encode(v));
+    p.cache.push_back(p.encode(0, static_cast<double>(v)));
   p.qkv = normals(positions.size() * static_cast<size_t>((h.heads + 2 * h.kv_heads) * h.dim), 6);
   if (h.norms) {
-    p.q_norm = normals(static_cast<size_t>(h.dim), 7);
+    p.q_norm = normals(static_cast<size_t>(h.dim), 7, spread);
     p.k_norm = normals(static_cast<size_t>(h.dim), 9);
   }
   for (int pos = 0; pos < longest; ++pos) {
@@ -171,10 +181,8 @@ std::vector<float> expected_attention(Problem& p) {
       const auto key = head_vector(p, row, p.h.heads + kv, p.k_norm, true);
       const auto value = head_vector(p, row, p.h.heads + p.h.kv_heads + kv, {}, false);
       for (int i = 0; i < dim; ++i) {
-        p.cache[p.slot(row, 0, kv, position) + static_cast<size_t>(i)] =
-            BF16::encode(static_cast<float>(key[static_cast<size_t>(i)]));
-        p.cache[p.slot(row, 1, kv, position) + static_cast<size_t>(i)] =
-            BF16::encode(static_cast<float>(value[static_cast<size_t>(i)]));
+        p.cache[p.slot(row, 0, kv, position) + static_cast<size_t>(i)] = p.encode(0, key[static_cast<size_t>(i)]);
+        p.cache[p.slot(row, 1, kv, position) + static_cast<size_t>(i)] = p.encode(1, value[static_cast<size_t>(i)]);
       }
     }
     for (int head = 0; head < p.h.heads; ++head) {
@@ -185,7 +193,7 @@ std::vector<float> expected_attention(Problem& p) {
         double s = 0;
         for (int i = 0; i < dim; ++i)
           s += q[static_cast<size_t>(i)] *
-               static_cast<double>(BF16::decode(p.cache[p.slot(row, 0, head / group, j) + static_cast<size_t>(i)]));
+               p.decode(0, p.cache[p.slot(row, 0, head / group, j) + static_cast<size_t>(i)]);
         weights.push_back(s / std::sqrt(static_cast<double>(dim)));
         most = std::max(most, weights.back());
       }
@@ -194,7 +202,7 @@ std::vector<float> expected_attention(Problem& p) {
         total += w;
         for (int i = 0; i < dim; ++i)
           sums[static_cast<size_t>(i)] +=
-              w * static_cast<double>(BF16::decode(p.cache[p.slot(row, 1, head / group, j) + static_cast<size_t>(i)]));
+              w * p.decode(1, p.cache[p.slot(row, 1, head / group, j) + static_cast<size_t>(i)]);
       }
       for (const double s : sums) out.push_back(static_cast<float>(s / total));
     }
@@ -214,7 +222,7 @@ AttentionResult run_attention(const Problem& p, KvState state) {
   std::vector<int32_t> positions(p.positions);
   positions.resize(kMaxRows, -1);
   const DeviceBuffer dqkv = upload(slots), dpos = upload(positions), dtables = upload(p.tables),
-                     dcache = upload(p.cache);
+                     dcache = p.h.fp8 ? upload(std::vector<uint8_t>(p.cache.begin(), p.cache.end())) : upload(p.cache);
   const DeviceBuffer qn = upload(p.q_norm), kn = upload(p.k_norm), dcos = upload(p.cos), dsin = upload(p.sin);
   const size_t parts = static_cast<size_t>(columns * p.h.heads) * kMaxSplits;
   const DeviceBuffer dparts = device_bytes(parts * static_cast<size_t>(dim) * 4, true),
@@ -227,11 +235,14 @@ AttentionResult run_attention(const Problem& p, KvState state) {
   a.cos = dcos.as<float>();
   a.sin = dsin.as<float>();
   a.kv = {dcache.as<uint8_t>(),
-          static_cast<size_t>(2 * p.h.kv_heads * p.page_tokens * dim) * 2,
+          static_cast<size_t>(2 * p.h.kv_heads * p.page_tokens * dim) * (p.h.fp8 ? 1 : 2),
           0,
           p.page_tokens,
           dtables.as<int32_t>(),
-          p.table_stride};
+          p.table_stride,
+          p.h.fp8,
+          p.scale(0),
+          p.scale(1)};
   a.heads = p.h.heads;
   a.kv_heads = p.h.kv_heads;
   a.head_dim = dim;
@@ -249,40 +260,70 @@ AttentionResult run_attention(const Problem& p, KvState state) {
   AttentionResult r;
   r.parts = download<float>(dparts, parts * static_cast<size_t>(dim));
   r.out = from_bf16(download<uint16_t>(out, static_cast<size_t>(rows * p.h.heads * dim)));
-  r.cache = download<uint16_t>(dcache, p.cache.size());
+  if (p.h.fp8) {
+    const std::vector<uint8_t> codes = download<uint8_t>(dcache, p.cache.size());
+    r.cache.assign(codes.begin(), codes.end());
+  } else {
+    r.cache = download<uint16_t>(dcache, p.cache.size());
+  }
   return r;
 }
 
-TEST_P(CudaAttention, EqualsPlainAttention) {
-  HB_NEED_DEVICE();
-  Problem p = make_problem(GetParam(), {0, 5, 63, 64, 200, 1029, 1500});
+// Against attention in double; and a row's numbers do not depend on its company or on how its key came to the cache.
+void expect_attention(Problem p) {
   const AttentionResult own = run_attention(p, KvState::kOwnRow), appended = run_attention(p, KvState::kAppended);
   EXPECT_EQ(own.out, appended.out) << "a prompt row and a decode row differ";
   EXPECT_EQ(own.cache, appended.cache);
-  Problem alone = p;  // the last row by itself
   const size_t width = p.qkv.size() / p.positions.size();
-  alone.positions = {p.positions.back()};
-  alone.qkv.assign(p.qkv.end() - static_cast<std::ptrdiff_t>(width), p.qkv.end());
-  alone.tables.assign(p.tables.end() - p.table_stride, p.tables.end());
-  const AttentionResult single = run_attention(alone, KvState::kOwnRow);
-  EXPECT_TRUE(
-      std::equal(single.out.begin(), single.out.end(), own.out.end() - static_cast<std::ptrdiff_t>(single.out.size())))
-      << "a row depends on its company";
+  for (const size_t company : {1, 2, 3}) {  // the last row by itself, and with one and two others
+    Problem few = p;
+    const size_t first = p.positions.size() - company;
+    few.positions.erase(few.positions.begin(), few.positions.begin() + static_cast<std::ptrdiff_t>(first));
+    few.qkv.erase(few.qkv.begin(), few.qkv.begin() + static_cast<std::ptrdiff_t>(first * width));
+    few.tables.erase(few.tables.begin(), few.tables.begin() + static_cast<std::ptrdiff_t>(first) * p.table_stride);
+    const AttentionResult result = run_attention(few, KvState::kOwnRow);
+    EXPECT_TRUE(std::equal(result.out.begin(), result.out.end(),
+                           own.out.end() - static_cast<std::ptrdiff_t>(result.out.size())))
+        << "a row depends on its company, " << company;
+  }
 
   const auto expected = expected_attention(p);
   for (size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(own.out[i], expected[i], std::abs(expected[i]) * 0.0045f + 2e-4f) << "value " << i;
   int changed = 0;
-  for (size_t i = 0; i < p.cache.size(); ++i)
-    changed += std::abs(BF16::decode(own.cache[i]) - BF16::decode(p.cache[i])) >
-               0.01f * (1.0f + std::abs(BF16::decode(p.cache[i])));
+  for (size_t i = 0; i < p.cache.size(); ++i) {
+    const double wanted = p.decode(0, p.cache[i]);
+    changed += std::abs(p.decode(0, own.cache[i]) - wanted) > (p.h.fp8 ? 0.13 : 0.01) * (1.0 + std::abs(wanted));
+  }
   EXPECT_EQ(changed, 0) << "keys or values in the cache";
+}
+
+class CudaAttention : public ::testing::TestWithParam<Heads> {};
+
+TEST_P(CudaAttention, EqualsPlainAttention) {
+  HB_NEED_DEVICE();
+  expect_attention(make_problem(GetParam(), {0, 5, 63, 64, 200, 1029, 1500}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaAttention,
                          ::testing::Values(Heads{32, 8, 128, true}, Heads{9, 3, 64, false}, Heads{10, 2, 128, true},
                                            Heads{16, 2, 128, true}, Heads{6, 1, 128, false}, Heads{4, 2, 128, true},
-                                           Heads{14, 2, 64, false}));
+                                           Heads{14, 2, 64, false}, Heads{32, 8, 128, true, true},
+                                           Heads{10, 2, 128, false, true}, Heads{9, 3, 64, true, true},
+                                           Heads{14, 2, 64, false, true}));
+
+// Several groups of positions a stream, and scores that raise the running maximum.
+class CudaLongAttention : public ::testing::TestWithParam<Heads> {};
+
+TEST_P(CudaLongAttention, EqualsPlainAttention) {
+  HB_NEED_DEVICE();
+  expect_attention(make_problem(GetParam(), {4127, 100, 3000, 7, 5135}, 6.0f));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaLongAttention,
+                         ::testing::Values(Heads{4, 1, 128, true}, Heads{8, 1, 128, true}, Heads{3, 1, 64, true},
+                                           Heads{4, 1, 128, true, true}, Heads{6, 1, 128, true, true},
+                                           Heads{4, 1, 64, true, true}));
 
 TEST(CudaAttention, RefusesOtherHeads) {
   HB_NEED_DEVICE();
