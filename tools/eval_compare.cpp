@@ -12,6 +12,7 @@ namespace {
 
 struct CompareFlags {
   std::vector<std::string> files;
+  std::vector<double> rates;
   bool json = false;
 };
 
@@ -31,13 +32,19 @@ std::string other_draws(const std::string& reference, const std::string& other) 
 
 Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
   if (flags.files.size() < 2) return invalid_argument("two results files at least: the reference, then the others");
+  if (!flags.rates.empty() && flags.rates.size() != flags.files.size())
+    return invalid_argument(fmt::format("--tokens-per-s has {} for {}, expected one a file in their order",
+                                        counted(flags.rates.size(), "rate"), counted(flags.files.size(), "file")));
   HB_ASSIGN(const StoredResults reference, read_results(flags.files.front()));
   std::vector<NamedComparison> out;
   for (size_t i = 1; i < flags.files.size(); ++i) {
     HB_ASSIGN(const StoredResults other, read_results(flags.files[i]));
     auto comparison = compare_results(reference.results, other.results);
     HB_TRY(comparison.status().with_context(quote(flags.files[i])));
-    out.push_back({flags.files[i], std::move(*comparison), other_draws(reference.settings_json, other.settings_json)});
+    const auto penalty = flags.rates.empty() ? std::optional<double>()
+                                             : serving_penalty(*comparison, flags.rates.front(), flags.rates[i]);
+    out.push_back(
+        {flags.files[i], std::move(*comparison), other_draws(reference.settings_json, other.settings_json), penalty});
   }
   return out;
 }
@@ -57,6 +64,12 @@ Command add_eval_compare(CLI::App& app) {
   auto o = std::make_shared<CompareFlags>();
   Flags flags(app);
   flags.words("FILES", o->files, "Results files of halfbyte eval -o; the first is the reference")->required();
+  flags
+      .option("--tokens-per-s", o->rates,
+              "Rates that the files' plans generate at where they serve (halfbyte bench), for the serving penalty: "
+              "6000,4800")
+      ->delimiter(',')
+      ->check(CLI::Range(1e-6, 1e12));
   flags.flag("--json", o->json, "One JSON object instead of text");
   return [o] { return run(*o); };
 }

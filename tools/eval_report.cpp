@@ -56,20 +56,23 @@ Json forced_json(const ForcedSummary& s) {
 std::string accuracy_table(const TaskResults& task) {
   std::string out =
       "| plan | accuracy | change | reasoning tokens | CTIR | paired ratio | tokens saved | steps | repeated | alike | "
-      "truncated | looped |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "truncated | looped | tokens/s | serving penalty |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const PlanResult& p : task.plans) {
     out += fmt::format("| {} | {} |", p.plan, with_interval(p.own.accuracy, "{:.3f}"));
+    const std::string rate = p.tokens_per_s > 0 ? fmt::format(" {:.0f}", p.tokens_per_s) : "";
     if (p.versus) {
       const Comparison& c = *p.versus;
-      out += fmt::format(" {} | {:.0f} | {} | {:.3f} | {} | {:.1f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |\n",
+      out += fmt::format(" {} | {:.0f} | {} | {:.3f} | {} | {:.1f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |{} |{} |\n",
                          with_interval(c.change, "{:+.3f}"), p.own.reasoning_tokens, with_interval(c.ctir, "{:.3f}"),
                          c.paired_ratio, with_interval(c.tokens_saved, "{:+.3f}"), c.other.steps, c.other.repeated,
-                         c.other.alike, c.other.truncated, c.other.looped);
+                         c.other.alike, c.other.truncated, c.other.looped, rate,
+                         p.serving_penalty ? fmt::format(" {:.3f}", *p.serving_penalty) : "");
     } else {
       const PlanResult* other = task.plans.size() > 1 ? &task.plans[1] : nullptr;
       const Side side = other != nullptr && other->versus ? other->versus->reference : Side{};
-      out += fmt::format(" | {:.0f} | | | | {:.1f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |\n", p.own.reasoning_tokens,
-                         side.steps, side.repeated, side.alike, p.own.truncated, p.own.looped);
+      out +=
+          fmt::format(" | {:.0f} | | | | {:.1f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |{} | |\n", p.own.reasoning_tokens,
+                      side.steps, side.repeated, side.alike, p.own.truncated, p.own.looped, rate);
     }
   }
   return out;
@@ -300,6 +303,7 @@ std::string comparisons_json(const std::string& reference, const std::vector<Nam
     Json row{{"file", c.name}};
     if (!c.note.empty()) row["note"] = c.note;
     row.update(comparison_json(c.comparison));
+    if (c.serving_penalty) row["serving_penalty"] = *c.serving_penalty;
     rows.push_back(std::move(row));
   }
   return json_text(Json{{"reference", reference}, {"compared", rows}});
@@ -320,6 +324,7 @@ std::string report_json(const SweepReport& report) {
                {"looped", p.own.looped},
                {"tokens_per_s", p.tokens_per_s}};
       if (p.versus) row["versus_first"] = comparison_json(*p.versus);
+      if (p.serving_penalty) row["serving_penalty"] = *p.serving_penalty;
       if (p.forced) row["forced"] = forced_json(*p.forced);
       plans.push_back(std::move(row));
     }
@@ -372,6 +377,7 @@ std::string comparison_text(const NamedComparison& compared) {
       with_interval(c.ctir, "{:.3f}"), c.paired_ratio, with_interval(c.tokens_saved, "{:+.3f}"), c.reference.steps,
       c.other.steps, c.reference.repeated, c.other.repeated, c.reference.alike, c.other.alike, c.reference.truncated,
       c.other.truncated, c.reference.looped, c.other.looped);
+  if (compared.serving_penalty) out += fmt::format("serving penalty   {:.3f}\n", *compared.serving_penalty);
   for (const LengthBin& b : c.by_length)
     out += fmt::format("{:5} to {:5}    {:.4f} -> {:.4f}   ({})\n", b.from, b.to, b.reference, b.other,
                        counted(b.samples, "sample"));

@@ -17,11 +17,12 @@ namespace halfbyte::tools {
 struct PlanResult {
   std::string plan;
   EvalSummary own;
-  std::optional<Comparison> versus;     // not of the reference itself
-  std::optional<ForcedSummary> forced;  // with the reference's texts
-  double tokens_per_s = 0;
+  std::optional<Comparison> versus;        // not of the reference itself
+  std::optional<ForcedSummary> forced;     // with the reference's texts
+  double tokens_per_s = 0;                 // of this run; 0: its results were there
   std::vector<int64_t> lengths;            // reasoning tokens of each sample
   std::vector<int64_t> entropy_histogram;  // of the forced tokens, by kEntropyEdges
+  std::optional<double> serving_penalty;   // eval/compare.h; not of the reference itself
 };
 
 struct TaskResults {
@@ -41,7 +42,8 @@ struct SweepReport {
 struct NamedComparison {
   std::string name;
   Comparison comparison;
-  std::string note;  // what a reader must know of the pairs; "" for nothing
+  std::string note;                       // what a reader must know of the pairs; "" for nothing
+  std::optional<double> serving_penalty;  // eval/compare.h
 };
 
 // JSON, printed.

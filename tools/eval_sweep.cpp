@@ -236,6 +236,7 @@ class Sweep {
         row.tokens_per_s = run.tokens_per_s;
         own = run.results->results();
         HB_ASSIGN(row.versus, compare_results(texts.results->results(), own));
+        row.serving_penalty = serving_penalty(*row.versus, texts.tokens_per_s, row.tokens_per_s);
       }
       note_sampling(variant, setup ? *setup : reference);
       row.own = summarise(own, flags_.eval.samples);

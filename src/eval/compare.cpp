@@ -129,6 +129,11 @@ Result<Comparison> compare_results(std::span<const SampleResult> reference, std:
   return out;
 }
 
+std::optional<double> serving_penalty(const Comparison& comparison, double reference_rate, double other_rate) {
+  if (!(reference_rate > 0 && other_rate > 0 && comparison.reference.tokens > 0)) return std::nullopt;
+  return comparison.other.tokens / other_rate / (comparison.reference.tokens / reference_rate);
+}
+
 Result<Interval> mean_ctir(std::span<const TaskFiles> tasks, int draws) {
   std::vector<std::pair<std::vector<double>, std::vector<double>>> lengths;  // [task]: the reference's, the other's
   for (const TaskFiles& files : tasks) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct Comparison {
 // Intervals: 95%, from `draws` resamplings of the questions. invalid_argument when the files share no sample.
 Result<Comparison> compare_results(std::span<const SampleResult> reference, std::span<const SampleResult> other,
                                    int draws = 10'000);
+
+// How long a question takes against the reference: the mean tokens over the rates that both are generated at, tokens a second.
+// None where a rate is not known (0).
+std::optional<double> serving_penalty(const Comparison& comparison, double reference_rate, double other_rate);
 
 // Two results files of one task.
 struct TaskFiles {

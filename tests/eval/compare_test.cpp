@@ -90,5 +90,14 @@ TEST(TextShape, StepsRepetitionAndLikeness) {
   EXPECT_EQ(text_shape({}, classes).steps, 0);
 }
 
+TEST(Compare, AServingPenaltyIsTokensOverTheirRate) {
+  Comparison c;
+  c.reference.tokens = 200;
+  c.other.tokens = 300;
+  EXPECT_DOUBLE_EQ(*serving_penalty(c, 1000, 1000), 1.5);
+  EXPECT_DOUBLE_EQ(*serving_penalty(c, 1000, 1500), 1.0) << "half as fast again for half as much again";
+  EXPECT_FALSE(serving_penalty(c, 0, 1000) || serving_penalty(c, 1000, 0));
+}
+
 }  // namespace
 }  // namespace halfbyte

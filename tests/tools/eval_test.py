@@ -418,7 +418,13 @@ def test_compare(halfbyte, answerer, questions, tmp_path):
     assert same["change"] == {"mean": 0, "ci95": [0, 0]} and same["ctir"]["mean"] == same["paired_ratio"] == 1
     assert shorter["change"]["mean"] == -.75 and shorter["other"]["truncated"] == 1
     assert shorter["questions"] == 12 and shorter["samples"] == 24
-    assert "CTIR 1.000" in halfbyte("eval", "compare", whole, whole).out
+    assert "CTIR 1.000" in halfbyte("eval", "compare", whole, whole).out and "serving_penalty" not in same
+    rated = json.loads(halfbyte("eval", "compare", whole, whole, cut, "--tokens-per-s", "1000,2000,500", "--json").out)["compared"]
+    assert rated[0]["serving_penalty"] == .5
+    assert rated[1]["serving_penalty"] == pytest.approx(2 * rated[1]["other"]["tokens"] / rated[1]["reference"]["tokens"])
+    assert "serving penalty   0.500" in halfbyte("eval", "compare", whole, whole, "--tokens-per-s", "1000,2000").out
+    wrong = halfbyte("eval", "compare", whole, whole, "--tokens-per-s", "1000")
+    assert wrong.code == 2 and "--tokens-per-s has 1 rate for 2 files" in wrong.err, wrong.err
     refused = halfbyte("eval", "compare", whole, questions)
     assert refused.code == 2 and "is no results file" in refused.err
     assert halfbyte("eval", "compare", whole).code == 2
@@ -436,7 +442,10 @@ def test_sweep(halfbyte, answerer, questions, tmp_path):
     assert [p["plan"] for p in plans] == ["bf16", "int4", "f32,kv=bf16"]
     assert plans[0]["accuracy"]["mean"] == .75 and plans[2]["versus_first"]["change"]["mean"] == 0
     assert plans[0]["forced"]["mismatch"] == 0 and plans[0]["forced"]["tokens"] > 10
-    assert r.out == (folder / "report.md").read_text() and "| int4 |" in r.out
+    assert r.out == (folder / "report.md").read_text() and "| int4 |" in r.out and "| serving penalty |" in r.out
+    time = [p["versus_first"]["other"]["tokens"] / p["tokens_per_s"] for p in plans[1:]]
+    own = plans[1]["versus_first"]["reference"]["tokens"] / plans[0]["tokens_per_s"]
+    assert [p["serving_penalty"] for p in plans[1:]] == pytest.approx([t / own for t in time])
     by_file = halfbyte("eval", "sweep", answerer, "--tasks", f"{questions}:1+2", "--plans", "bf16,int4", "--forced", "0", "-o", tmp_path / "file", "--json")
     assert by_file.code == 0, by_file.err
     assert [p["accuracy"] for p in json.loads(by_file.out)["tasks"][0]["plans"]] == [p["accuracy"] for p in plans[:2]]
