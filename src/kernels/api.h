@@ -34,7 +34,7 @@ struct LinearCall {
   int64_t n = 0, k = 0;
   const std::byte* activations = nullptr;  // [rows, activation_bytes(k)]
   int64_t rows = 0;                        // 1 to max_rows
-  int64_t n_begin = 0, n_end = 0;          // n_begin is a multiple of row_tile
+  int64_t n_begin = 0, n_end = 0;          // n_begin is a multiple of row_tile; n_end is too, or n
   float* y = nullptr;                      // [rows, ldy]
   int64_t ldy = 0;
 };

@@ -121,6 +121,16 @@ bool isa_runs_here(Isa isa) {
   return missing_features(isa).empty();
 }
 
+// The sets that `want` is true of, as "ref, avx2".
+template <class Want>
+std::string isa_list(Want want) {
+  std::string names;
+  for (Isa isa : kIsas) {
+    if (want(isa)) names += (names.empty() ? "" : ", ") + std::string(isa_name(isa));
+  }
+  return names;
+}
+
 Result<Isa> choose_isa(std::string_view forced) {
   if (forced.empty()) {
     Isa best = Isa::kRef;
@@ -134,9 +144,11 @@ Result<Isa> choose_isa(std::string_view forced) {
     const std::string missing = missing_features(isa);
     if (missing.empty()) return isa;
     return unsupported("kernels " + quote(forced) + " need CPU features that are missing here (" + missing +
-                       "); leave the choice to Halfbyte or name a lower set (ref, avx2, avxvnni, avx512)");
+                       "); leave the choice to Halfbyte or name a set that runs here (" + isa_list(isa_runs_here) +
+                       ")");
   }
-  return invalid_argument("unknown kernels " + quote(forced) + ", expected ref, avx2, avxvnni, avx512 or amx");
+  return invalid_argument("unknown kernels " + quote(forced) + ", expected one of " +
+                          isa_list([](Isa) { return true; }));
 }
 
 Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa,

@@ -24,8 +24,8 @@ bool isa_runs_here(Isa isa);
 Result<Isa> choose_isa(std::string_view forced);
 
 // The kernel for a format, mode and role: of `isa`, or of the next lower set in it that has one (its name says which).
-// The two roles' kernels of one format, mode and isa read the same packed weights. kUnsupported for a combination that does not
-// exist: F32 and BF16 weights take kF32 and kA16, NVFP4 and MXFP4 all four modes.
+// The two roles' kernels of one format, mode and isa read the same packed weights. kUnsupported for a combination that
+// does not exist: F32, BF16 and FP8 weights take kF32 and kA16, NVFP4 and MXFP4 all four modes.
 Result<const LinearKernel*> find_linear_kernel(WeightFormat weights, ActivationMode activations, Isa isa,
                                                RowRole role = RowRole::kDecode);
 // By name, for tests and benches: null when there is none.

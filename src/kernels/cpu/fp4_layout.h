@@ -1,4 +1,4 @@
-// How the AVX2 and AVX-512 linears see FP4 weights and integer activations. One layout for both, so that a vector lane
+// How the linears of every vector set see FP4 weights and integer activations. One layout for all, so that a vector lane
 // is always an output row and every lane computes the contract's sums alone.
 //
 // Weights: tiles of 16 rows; a tile is a run of groups of 8 blocks (the groups of docs/numerics.md 3, step 3), which a

@@ -14,8 +14,9 @@ namespace {
 constexpr int64_t kPairRows = 2 * kTileRows;
 constexpr int64_t kPairStepBytes = 2 * amx::kTileBytes;
 constexpr int64_t kDecodeRows = 16;
-constexpr int64_t kStreams = 2;                         // pairs of tiles, far apart, that are read in turn
-constexpr int64_t kNearBytes = 2048, kFarBytes = 8192;  // asked for into the first- and the second-level cache
+constexpr int64_t kStreams = 2;  // pairs of tiles, far apart, that are read in turn
+constexpr int64_t kNearBytes = 2048,
+                  kFarBytes = 8192;  // asked for into the first- and the second-level cache; not tuned
 
 struct OperandWeights {
   static constexpr bool kScaled = false;
@@ -133,7 +134,7 @@ HB_ALWAYS_INLINE void store_pair(const LinearCall& call, const float* sums, int6
 }
 
 void run_few(const LinearCall& call) {
-  auto* sums = reinterpret_cast<float*>(tile_scratch(kStreams * kPairStepBytes));
+  auto* sums = reinterpret_cast<float*>(tile_scratch(2 * kStreams * amx::kTileBytes));
   const int64_t pair_bytes = tile_steps(call.k) * kPairStepBytes;
   const auto pair_at = [&](int64_t first) HB_INLINE_LAMBDA { return call.packed + first / kPairRows * pair_bytes; };
   const int64_t part = (call.n_end - call.n_begin + kPairRows - 1) / kPairRows / kStreams * kPairRows;

@@ -6,7 +6,7 @@
 // is left to the vector instructions is a multiplication and an addition for each block, row and vector of outputs. FP8
 // rows need 26 bits and stay with VNNI.
 //
-// Bytes moved: the packed weights once for up to 16 rows (AVX-512: 8). Per 16 x 16 weights: 14 instructions spell the
+// Bytes moved: the packed weights once for up to 16 rows (as on AVX-512). Per 16 x 16 weights: 14 instructions spell the
 // codes out as BF16 (a lookup of 32 words by 4 bits each), 8 stores, one or two products.
 //
 // A pair of tiles of 16 outputs runs group by group, each group in three phases through memory of the first-level cache:
@@ -23,10 +23,11 @@
 namespace halfbyte::cpu::amx {
 
 inline constexpr int64_t kMaxDecodeRows = 16;
-// Fewer rows run on AVX-512, which takes up to 8 a pass: a product costs the same for 3 rows as for 16, and storing its
-// sums 16 cycles (bench/results/cpu_peers_2026-11-30.md).
-template <class L>
-inline constexpr int64_t kFewestRows = L::kNvfp4 ? 9 : 8;
+// Fewer rows run on AVX-512: a product costs the same for 3 rows as for 16, and storing its sums 16 cycles more. At 16
+// rows tiles take four fifths of AVX-512's time (bench/results/cpu_decode_rows_2026-11-30.md).
+template <class L, int kPieces>
+inline constexpr int64_t kFewestRows = L::kNvfp4 || kPieces == 1 ? 9 : 8;
+static_assert(kMaxDecodeRows <= avx512::kMaxTokens);
 
 template <class L, int kPieces>
 struct LinearDecode {
@@ -160,20 +161,10 @@ struct LinearDecode {
     return any != 0;
   }
 
-  // As many at a time as AVX-512 takes.
-  static HB_ALWAYS_INLINE void run_on_avx512(LinearCall call, int64_t row_bytes) {
-    for (int64_t left = call.rows; left > 0; left -= call.rows) {
-      call.rows = left < avx512::kMaxTokens ? left : avx512::kMaxTokens;
-      Vnni::run_rows(call, row_bytes);
-      call.activations += call.rows * row_bytes;
-      call.y += call.rows * call.ldy;
-    }
-  }
-
   static void run(const LinearCall& call) {
     const int64_t row_bytes = Row::bytes(call.k);
-    if (call.rows < kFewestRows<L> || any_wide(call.activations, row_bytes, call.rows)) {
-      run_on_avx512(call, row_bytes);
+    if (call.rows < kFewestRows<L, kPieces> || any_wide(call.activations, row_bytes, call.rows)) {
+      Vnni::run_rows(call, row_bytes);
       return;
     }
     Pass pass{call.activations + Row::values_offset(call.k), row_bytes, call.rows, Tiles::blocks(call.k), {}};

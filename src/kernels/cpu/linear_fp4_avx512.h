@@ -63,21 +63,26 @@ HB_ALWAYS_INLINE __m512i dot4(__m512i sum, __m512i w, const int8_t* x) {
 #endif
 }
 
-// start + the sum of one piece over 16 k.
-HB_ALWAYS_INLINE __m512i dot_piece(__m512i start, const Weights& w, const int8_t* x) {
-  return dot4(dot4(dot4(dot4(start, w.quad[0], x), w.quad[1], x + 4), w.quad[2], x + 8), w.quad[3], x + 12);
-}
-
-// start + the sum over 16 k of (2w + 12) * value, exact in int32. x: [kPieces][16], most significant piece first.
-template <int kPieces>
-HB_ALWAYS_INLINE __m512i dot16(__m512i start, const Weights& w, const int8_t* x) {
-  if constexpr (kPieces == 1) {
-    return dot_piece(start, w, x);
-  } else {
-    const __m512i zero = _mm512_setzero_si512();
-    __m512i high = dot_piece(zero, w, x + 16 * (kPieces - 2));
-    if constexpr (kPieces == 3) high = _mm512_add_epi32(high, _mm512_slli_epi32(dot_piece(zero, w, x), 8));
-    return _mm512_add_epi32(dot_piece(start, w, x + 16 * (kPieces - 1)), _mm512_slli_epi32(high, 8));
+// dots[m] += the sum over 16 k of (2w + 12) * value for the token whose pieces are at x[m] ([kPieces][16], most significant
+// first), exact in int32. Sums that do not wait for each other take turns.
+template <int kPieces, int kTokens>
+HB_ALWAYS_INLINE void dot16(__m512i (&dots)[kTokens], const Weights& w, const int8_t* const (&x)[kTokens]) {
+  __m512i high[kTokens];
+  for (int piece = 0; piece + 1 < kPieces; ++piece) {
+    __m512i sums[kTokens];
+    for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+    for (int quad = 0; quad < 4; ++quad) {
+      for (int m = 0; m < kTokens; ++m) sums[m] = dot4(sums[m], w.quad[quad], x[m] + piece * 16 + quad * 4);
+    }
+    for (int m = 0; m < kTokens; ++m) {
+      high[m] = piece == 0 ? sums[m] : _mm512_add_epi32(sums[m], _mm512_slli_epi32(high[m], 8));
+    }
+  }
+  for (int quad = 0; quad < 4; ++quad) {
+    for (int m = 0; m < kTokens; ++m) dots[m] = dot4(dots[m], w.quad[quad], x[m] + (kPieces - 1) * 16 + quad * 4);
+  }
+  if constexpr (kPieces > 1) {
+    for (int m = 0; m < kTokens; ++m) dots[m] = _mm512_add_epi32(dots[m], _mm512_slli_epi32(high[m], 8));
   }
 }
 
@@ -102,9 +107,9 @@ struct LinearFp4 {
   // Steps 1 and 2 of the contract for one block and token: t = d * (sw * sx).
   static HB_ALWAYS_INLINE __m512 block_term(const Block& w, __m512 sw, const Row& x, int64_t block) {
     const int8_t* pieces = x.pieces + block * L::kBlock * kPieces;
-    __m512i sum = dot16<kPieces>(_mm512_set1_epi32(x.correction[block]), w[0], pieces);
-    if constexpr (kParts == 2) sum = dot16<kPieces>(sum, w[1], pieces + 16 * kPieces);
-    __m512 d = _mm512_cvtepi32_ps(sum);
+    __m512i dots[1] = {_mm512_set1_epi32(x.correction[block])};
+    for (int64_t part = 0; part < kParts; ++part) dot16<kPieces, 1>(dots, w[part], {pieces + part * 16 * kPieces});
+    __m512 d = _mm512_cvtepi32_ps(dots[0]);
     if constexpr (!L::kNvfp4) d = _mm512_mul_ps(d, _mm512_set1_ps(kUnit<kPieces>));
     return _mm512_mul_ps(d, _mm512_mul_ps(sw, _mm512_set1_ps(x.scale[block])));
   }
@@ -117,7 +122,8 @@ struct LinearFp4 {
 
   // Steps 2 and 3 of the contract, block by block, in the order of tree8 with at most three sums at hand.
   struct Tree {
-    static constexpr bool kExactTerms = L::kNvfp4 && kPieces == 1;  // W4A4: an `fma` rounds once, as the sum does
+    // NVFP4 W4A4: |d| <= 2304 in quarters has 12 bits, either scale 4, so a term is exact and an `fma` rounds as the sum does.
+    static constexpr bool kExactTerms = L::kNvfp4 && kPieces == 1;
     __m512 sum[3];
 
     // Block i: its dot and the product of its scales.
@@ -146,33 +152,6 @@ struct LinearFp4 {
     }
   };
 
-  // dot16 for several tokens, `from` bytes on in their pieces: sums that do not wait for each other take turns.
-  template <int kTokens>
-  static HB_ALWAYS_INLINE void dots16(__m512i (&dots)[kTokens], const Weights& w, const Token (&token)[kTokens],
-                                      int64_t from) {
-    __m512i high[kTokens];
-    for (int piece = 0; piece + 1 < kPieces; ++piece) {
-      __m512i sums[kTokens];
-      for (__m512i& sum : sums) sum = _mm512_setzero_si512();
-      for (int quad = 0; quad < 4; ++quad) {
-        for (int m = 0; m < kTokens; ++m) {
-          sums[m] = dot4(sums[m], w.quad[quad], token[m].pieces + from + piece * 16 + quad * 4);
-        }
-      }
-      for (int m = 0; m < kTokens; ++m) {
-        high[m] = piece == 0 ? sums[m] : _mm512_add_epi32(sums[m], _mm512_slli_epi32(high[m], 8));
-      }
-    }
-    for (int quad = 0; quad < 4; ++quad) {
-      for (int m = 0; m < kTokens; ++m) {
-        dots[m] = dot4(dots[m], w.quad[quad], token[m].pieces + from + (kPieces - 1) * 16 + quad * 4);
-      }
-    }
-    if constexpr (kPieces > 1) {
-      for (int m = 0; m < kTokens; ++m) dots[m] = _mm512_add_epi32(dots[m], _mm512_slli_epi32(high[m], 8));
-    }
-  }
-
   // One group of `count` blocks for kTokens tokens. kCount = 8, or 0 for a last group of fewer. scales: from a token's
   // corrections to its scales, bytes.
   template <int64_t kCount, int kTokens>
@@ -195,7 +174,9 @@ struct LinearFp4 {
         dots[m] = _mm512_set1_epi32(*(reinterpret_cast<const int32_t*>(token[m].corrections) + i));
       }
       for (int64_t part = 0; part < kParts; ++part) {
-        dots16<kTokens>(dots, w[part], token, (i * kParts + part) * 16 * kPieces);
+        const int8_t* x[kTokens];
+        for (int m = 0; m < kTokens; ++m) x[m] = token[m].pieces + (i * kParts + part) * 16 * kPieces;
+        dot16<kPieces>(dots, w[part], x);
       }
       for (int m = 0; m < kTokens; ++m) {
         const auto* scale = reinterpret_cast<const float*>(token[m].corrections + scales) + i;

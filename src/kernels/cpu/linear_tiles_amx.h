@@ -1,4 +1,4 @@
-// y = x W^T for prompt rows on AMX: BF16 tiles, sums in the order of docs/numerics.md 3.5.
+// y = x W^T for prompt rows on AMX, and for many rows of either kind beside BF16 weights: BF16 tiles, sums in the order of docs/numerics.md 3.5.
 //
 // Bytes moved: the packed weights once every kMaxRows rows. They keep the layout that the decode kernels read; a chunk
 // of them is Chunk::tiles tiles of 16 outputs by Chunk::steps steps of 32 k, which the second-level cache holds. BF16

@@ -1,5 +1,5 @@
 // Activations in the integer form of fp4_layout.h, from FP32 rows (docs/numerics.md 2 and 3.2). The AVX2 code serves
-// the AVX-512 linears too: both read the same form.
+// the linears of AVX-VNNI, AVX-512 and AMX too: all read the same form.
 #pragma once
 
 #include <cstddef>
