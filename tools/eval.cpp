@@ -152,7 +152,7 @@ Result<TextScore> score_text(const EvalFlags& flags) {
   hold_interrupts();
   const Stopwatch clock;
   const auto score = perplexity(*engine, prompt->tokens, window, [&](int64_t done, int64_t total) {
-    bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    bar.piece(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     return !interrupted();
   });
   bar.finish();

@@ -232,7 +232,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
 
 OnEvalProgress answer_progress(ProgressBar& bar) {
   return [&bar, last_done = int64_t{-1}](int64_t done, int64_t total, int64_t) mutable {
-    if (done != last_done) bar.step(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+    if (done != last_done) bar.piece(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
     last_done = done;
     return !interrupted();
   };

@@ -66,6 +66,15 @@ std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_
   return line;
 }
 
+std::string pieces_line(const std::string& label, uint64_t before, uint64_t done, uint64_t total, double seconds,
+                        int columns) {
+  std::string line = label + "  " + std::to_string(done) + " of " + std::to_string(total);
+  if (done > before && done < total)
+    line += "  ETA " + duration_text(seconds * static_cast<double>(total - done) / static_cast<double>(done - before));
+  line.resize(std::min(line.size(), static_cast<size_t>(std::max(1, columns))));
+  return line;
+}
+
 ProgressBar::ProgressBar(std::string label, std::FILE* stream)
     : ProgressBar(std::move(label), stream, can_rewrite_lines(stream)) {}
 
@@ -103,10 +112,17 @@ void ProgressBar::share(uint64_t done, uint64_t total) {
 }
 
 void ProgressBar::step(uint64_t done, uint64_t total) {
+  if (enabled_) draw(pieces_line(label_, done, done, total, 0, terminal_columns(stream_) - 1));
+}
+
+void ProgressBar::piece(uint64_t done, uint64_t total) {
   if (!enabled_) return;
-  std::string line = label_ + "  " + std::to_string(done) + " of " + std::to_string(total);
-  line.resize(std::min(line.size(), static_cast<size_t>(std::max(1, terminal_columns(stream_) - 1))));
-  draw(line);
+  if (!before_) {
+    before_ = done;
+    first_piece_ = since_start_.seconds();
+  }
+  draw(
+      pieces_line(label_, *before_, done, total, since_start_.seconds() - first_piece_, terminal_columns(stream_) - 1));
 }
 
 void ProgressBar::draw(const std::string& line) {

@@ -34,6 +34,15 @@ TEST(ProgressLine, BytesRateAndTimeLeft) {
   EXPECT_EQ(progress_line("load", 2048, 0, 0, 6), "load  ");
 }
 
+TEST(ProgressLine, PiecesAndTimeLeft) {
+  EXPECT_EQ(pieces_line("answering", 0, 0, 200, 0, 80), "answering  0 of 200");
+  EXPECT_EQ(pieces_line("answering", 0, 50, 200, 4, 80), "answering  50 of 200  ETA 0:12");
+  EXPECT_EQ(pieces_line("answering", 40, 50, 200, 4, 80), "answering  50 of 200  ETA 1:00") << "40 were there before";
+  EXPECT_EQ(pieces_line("answering", 40, 40, 200, 4, 80), "answering  40 of 200");
+  EXPECT_EQ(pieces_line("answering", 0, 200, 200, 4, 80), "answering  200 of 200");
+  EXPECT_EQ(pieces_line("answering", 0, 50, 200, 4, 14), "answering  50 ");
+}
+
 TEST(ProgressBar, SilentUnlessEnabled) {
   EXPECT_EQ(written([](std::FILE* s) {
               ProgressBar bar("x", s, /*enabled=*/false);

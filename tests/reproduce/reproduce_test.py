@@ -161,6 +161,16 @@ def test_a_dry_run_says_what_and_how_much(random_model, questions, tmp_path):
     assert r.stdout.count("--questions") == possible + 1 and "not given (--model NAME=PATH): Qwen3-4B" in r.stdout
 
 
+def test_a_reader_that_goes_away_is_no_traceback(random_model, questions, tmp_path):
+    """`| head`: the pipe is closed before anything is written."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as closed:
+        done = subprocess.run([sys.executable, FOLDER / "ctir.py", "--halfbyte", BINARY, "--model", f"Qwen3-8B={random_model}", "--questions",
+                               f"GSM8K={questions}", "--dry-run"], stdout=closed, stderr=subprocess.PIPE, text=True, env=clean_environment())
+    assert done.returncode == 141 and done.stderr == ""
+
+
 def test_one_bad_file_does_not_stop_the_rest(random_model, questions, tmp_path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n")
