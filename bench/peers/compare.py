@@ -74,12 +74,13 @@ class Halfbyte:
     def read(self):
         line = self.child.stdout.readline()
         if not line:
-            sys.exit(f"error: halfbyte ended with code {self.child.wait()}")
+            raise RuntimeError(f"halfbyte ended with code {self.child.wait()}")
         return json.loads(line)
 
     def ask(self, text):
-        self.child.stdin.write(text + "\n")
-        self.child.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which reading says
+            self.child.stdin.write(text + "\n")
+            self.child.stdin.flush()
         return self.read()
 
     def prompt(self, tokens, _salt):
@@ -134,16 +135,23 @@ class Torch:
 
 
 def serve_torch(path, threads, pipe):
-    try:
-        side = Torch(path, threads)
+    """Answers {"value": ...} or {"error": text}: not every exception survives the way."""
+    side = Torch(path, threads)
+
+    def answer(call, *arguments):
+        try:
+            pipe.send({"value": call(*arguments)})
+        except Exception as e:
+            pipe.send({"error": f"{type(e).__name__}: {e}"})
+
+    def prepare():
         side.prepare()
-        pipe.send(side.facts)
+        return side.facts
+
+    answer(prepare)
+    with contextlib.suppress(EOFError):  # whoever asked has ended
         while True:
-            pipe.send(side.prompt(*pipe.recv()))
-    except EOFError:
-        return
-    except Exception as e:  # named there and left out
-        pipe.send(e)
+            answer(side.prompt, *pipe.recv())
 
 
 class TorchProcess:
@@ -162,13 +170,18 @@ class TorchProcess:
         self.facts = self.answer()
 
     def answer(self):
-        answer = self.pipe.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        try:
+            answer = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.child.join()
+            raise RuntimeError(f"PyTorch's process ended with code {self.child.exitcode}") from None
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
 
     def prompt(self, tokens, salt):
-        self.pipe.send((tokens, salt))
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which answer() says
+            self.pipe.send((tokens, salt))
         return self.answer()
 
 
@@ -234,6 +247,21 @@ def cases_of(options):
     return cases
 
 
+def told(e):
+    """An exception in one line; what is raised here says all in its text."""
+    text = " ".join(str(e).split()).removeprefix("error: ")
+    return text if type(e) in (RuntimeError, SystemExit) and text else f"{type(e).__name__}: {text}"
+
+
+@contextlib.contextmanager
+def or_end(what):
+    """What goes wrong in a round ends the comparison with one line: the rounds before are in --json."""
+    try:
+        yield
+    except Exception as e:
+        sys.exit(f"error: {what}: {told(e)}")
+
+
 def prepare(options, sides, cases):
     """Loads every side and runs every case once, all sides at the same time; llama.cpp's files one after the other, since
     later ones take the first one's context."""
@@ -248,7 +276,7 @@ def prepare(options, sides, cases):
                         figure(sides[name], 0)
                 say(f"{name}: loaded in {loaded - start:.1f} s, ran once in {time.perf_counter() - loaded:.1f} s")
             except BaseException as e:
-                say(f"{name} is left out: {type(e).__name__}: {e}")
+                say(f"{name} is left out: {told(e)}")
                 left_out.append(name)
 
     left_out = []
@@ -283,8 +311,10 @@ def measure(options, sides, cases, keep):
         for case, figure in cases.items():
             for name in names[i % len(names):] + names[:i % len(names)]:
                 if not skipped(options, case, name):
-                    results[case].setdefault(name, []).append(figure(sides[name], i + 1))
-        results["read"]["GB/s"].append(own.ask("read")["GBps"])
+                    with or_end(f"{name}, {case}, round {i + 1} of {options.rounds}"):
+                        results[case].setdefault(name, []).append(figure(sides[name], i + 1))
+        with or_end(f"read bandwidth, round {i + 1} of {options.rounds}"):
+            results["read"]["GB/s"].append(own.ask("read")["GBps"])
         keep(results)
     return results
 

@@ -90,7 +90,7 @@ class Llama:
         params.flash_attn_type = self.flash
         made = self.lib.llama_init_from_model(self.model, params)
         if not made:
-            sys.exit("error: llama.cpp cannot make a context")
+            raise RuntimeError("llama.cpp cannot make a context")
         return made
 
     def prompt_ids(self, tokens, salt):
@@ -103,7 +103,7 @@ class Llama:
             batch.seq_id[i][0] = sequence
         batch.n_tokens = len(entries)
         if self.lib.llama_decode(ctx, batch) != 0:
-            sys.exit("error: llama_decode failed")
+            raise RuntimeError("llama_decode failed")
 
     def pick(self, ctx, index):
         """The most likely token: what both sides do after a step."""

@@ -7,11 +7,11 @@ usage: random_model.py SHAPE FILE.gguf        SHAPE: smollm2-135m, qwen2.5-1.5b
 
 import sys
 
-try:
-    import gguf
-    import numpy as np
-except ImportError as e:
-    sys.exit(f"error: not in this environment: {e.name}\n  run bench/peers/install, and this with the python that it made")
+import llama
+
+llama.need("gguf", "numpy")
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
 
 # architecture, hidden, intermediate, layers, heads, KV heads, head size, vocabulary; from the models' config.json files.
 SHAPES = {"smollm2-135m": ("llama", 576, 1536, 30, 9, 3, 64, 49152), "qwen2.5-1.5b": ("qwen2", 1536, 8960, 28, 12, 2, 128, 151936)}

@@ -309,3 +309,70 @@ def test_peers_say_which_package_is_missing(script, tmp_path):
                           capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
     assert done.stderr.startswith("error: not in this environment: ") and "bench/peers/install" in done.stderr, done.stderr
+
+
+# Stands for gguf, which PyTorch's side imports first, or for that side itself.
+DYING_PEERS = {
+    "loading": ("gguf.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n", "PyTorch's process ended with code -9"),
+    "failing": ("gguf.py", "class Odd(Exception):\n    def __reduce__(self):\n        raise TypeError('does not pickle')\nraise Odd('no such file')\n",
+                "Odd: no such file"),
+    "silent": ("gguf.py", "raise EOFError('cut short')\n", "EOFError: cut short"),
+    "round": ("torch_side.py", "import os, signal\ndef serve(path, threads, pipe):\n    pipe.send({'value': {}})\n    pipe.recv()\n"
+                               "    os.kill(os.getpid(), signal.SIGKILL)\n", "pytorch bf16, prompt 8, round 1 of 2: PyTorch's process ended with code -9"),
+    "before": ("torch_side.py", "def serve(path, threads, pipe):\n    pipe.send({'value': {}})\n", "PyTorch's process ended with code 0"),
+}
+COMPARISON = """
+import sys, time, types
+sys.path[:0] = {folders!r}
+import compare
+if __name__ == "__main__":
+    if {name!r} in ("round", "before"):
+        import torch_side
+        compare.serve_torch = torch_side.serve
+    options = types.SimpleNamespace(rounds=2, prompt=8, context=0, rows=0, prompt_types="", prompt_plans="")
+    class Halfbyte:
+        facts = {{}}
+        def prepare(self): pass
+        def prompt(self, tokens, salt): return 1
+        def ask(self, text): return {{"GBps": 1}}
+    sides = {{"halfbyte bf16": Halfbyte(), "pytorch bf16": compare.TorchProcess("model.gguf", 1)}}
+    if {name!r} in ("round", "before"):
+        sides["pytorch bf16"].prepare()
+        if {name!r} == "before":
+            sides["pytorch bf16"].child.join()
+    else:
+        compare.prepare(options, sides, compare.cases_of(options))
+    compare.measure(options, sides, compare.cases_of(options), lambda results: print(len(results["read"]["GB/s"])))
+"""
+
+
+@pytest.mark.parametrize("name", DYING_PEERS)
+def test_a_peer_that_dies_is_named_with_what_happened(name, tmp_path):
+    """In its own process: an exception that does not pickle, and no exception at all."""
+    file, body, words = DYING_PEERS[name]
+    (tmp_path / file).write_text(body)
+    script = tmp_path / "run.py"
+    script.write_text(COMPARISON.format(folders=[str(tmp_path), str(ROOT / "bench" / "peers")], name=name))
+    (tmp_path / "torch.py").write_text("set_num_threads = int\n")
+    (tmp_path / "transformers.py").write_text("")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr and words in done.stderr, done.stderr
+    if file == "gguf.py":
+        assert f"pytorch bf16 is left out: {words}\n" in done.stderr and done.returncode == 0 and done.stdout == "1\n2\n"
+    else:
+        assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("error: pytorch bf16, prompt 8, round 1 of 2: "), done.stderr
+
+
+def test_halfbyte_that_ends_in_a_comparison_is_named(tmp_path):
+    """By its code, whether it is noticed when it is written to or when it is read."""
+    script = tmp_path / "run.py"
+    script.write_text(f"""import sys, types
+sys.path.insert(0, {str(ROOT / "bench" / "peers")!r})
+import compare
+side = compare.Halfbyte(types.SimpleNamespace(halfbyte="/bin/false", model="model.gguf", threads=1), "bf16")
+side.child.wait()
+options = types.SimpleNamespace(rounds=1, prompt=8, context=0, rows=0, prompt_plans="")
+compare.measure(options, {{"halfbyte bf16": side}}, compare.cases_of(options), print)
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and done.stderr.splitlines()[1:] == ["error: halfbyte bf16, prompt 8, round 1 of 1: halfbyte ended with code 1"], done.stderr

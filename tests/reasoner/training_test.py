@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import pathlib
 import re
+import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from halfbyte.reqat import data
 from halfbyte.tasks import retrieval
 from halfbyte_reference import blocks, formats, kv
 
-
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOKENS = 5000
 
 
@@ -160,3 +163,24 @@ def test_attention_check_can_fail(monkeypatch):
     with pytest.raises(RuntimeError, match="off by"):
         module.check_attention("cpu")
     assert torch
+
+
+@pytest.mark.parametrize("change, words", [
+    ([], ["no time left for bf16\n", "no time left for w4a4\n"]),
+    (["--plans", "bf16,w4a4"], ["--plans: there is no 'bf16,w4a4', only 'bf16', "]),
+    (["--tasks", "words"], ["--tasks: there is no 'words', only "]),
+])
+def test_measures_usage_line_and_unknown_names(change, words, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    from halfbyte.reqat import measure
+    usage = shlex.split(measure.__doc__.split("python -m halfbyte.reqat.measure ")[1].split("\n")[0])
+    assert usage[:2] == ["MODEL", "OUT"]
+    monkeypatch.setattr(sys, "argv", ["measure", str(ROOT / "models" / "halfbyte-reasoner"), str(tmp_path), *usage[2:], "--scale", "0",
+                                      "--tasks", "word", "--budget", "-1", *change])
+    if change:
+        with pytest.raises(SystemExit, match="2"):
+            measure.main()
+    else:
+        measure.main()
+    out, err = capsys.readouterr()
+    assert all(word in (err if change else out) for word in words), out + err

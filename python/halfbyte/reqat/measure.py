@@ -1,6 +1,6 @@
 """Measures a trained reasoner under precision plans: accuracy, length, entropy, and what each plan costs, by task and level.
 
-    python -m halfbyte.reqat.measure MODEL OUT --split validation --samples 2 --plans bf16,w4a4
+    python -m halfbyte.reqat.measure MODEL OUT --split validation --samples 2 --plans "bf16;w4a4"
 
 Writes OUT/SPLIT.json (a summary) and OUT/SPLIT.npz (a row a question: correct, reasoning tokens, truncated; the entropy
 histogram of each task and level). Intervals: 10,000 bootstraps over questions, paired with BF16 where a plan is compared.
@@ -124,6 +124,13 @@ def save(out, split, chosen, runs, figures, about):
     (out / f"{split}.json").write_text(json.dumps(about | {"figures": figures}, indent=1) + "\n")
 
 
+def known(parser, flag, names, all_of):
+    for name in names:
+        if name not in all_of:
+            parser.error(f"{flag}: there is no {name!r}, only {', '.join(repr(n) for n in all_of)}")
+    return names
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=pathlib.Path)
@@ -131,23 +138,23 @@ def main():
     parser.add_argument("--weights", default="model", help="name of the safetensors file, without its ending")
     parser.add_argument("--split", choices=tasks.SPLITS, default="validation")
     parser.add_argument("--samples", type=int, default=2)
-    parser.add_argument("--plans", default="", help="comma+space or ; separated; default: all")
-    parser.add_argument("--tasks", default=",".join(tasks.TASKS))
+    parser.add_argument("--plans", default=";".join(PLANS), help="separated by ; (default: all)")
+    parser.add_argument("--tasks", default=",".join(tasks.TASKS), help="separated by commas (default: all)")
     parser.add_argument("--questions", type=pathlib.Path, help="folder of question files; default: draws the questions")
     parser.add_argument("--scale", type=float, default=1, help="of the number of questions")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further plan is begun")
     args = parser.parse_args()
+    plans, only = known(parser, "--plans", args.plans.split(";"), PLANS), known(parser, "--tasks", args.tasks.split(","), tasks.TASKS)
     begin, device = time.time(), "cuda" if torch.cuda.is_available() else "cpu"
     raw = json.loads((args.model / "config.json").read_text())
     config = Config(architecture=raw["model_type"])
     state = from_hf(config, load_file(args.model / f"{args.weights}.safetensors"))
-    only = args.tasks.split(",")
     chosen = read_questions(args.questions, args.split, only, args.scale) if args.questions else questions(args.split, only, args.scale)
     print(f"{len(chosen)} questions in {time.time() - begin:.1f} s", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
     runs, seconds, figures = {}, {}, {}
-    for plan in args.plans.split(";") if args.plans else PLANS:
+    for plan in plans:
         if time.time() - begin > args.budget:
             print(f"no time left for {plan}", flush=True)
             continue
@@ -158,7 +165,7 @@ def main():
         show({plan: figures[plan]})
         print(f"{plan}: {seconds[plan]} s", flush=True)
         if plan == "bf16":
-            for task in args.tasks.split(","):
+            for task in only:
                 i = max(i for i, q in enumerate(chosen) if q.task == task and q.level <= 2)
                 print(f"SAMPLE {task}: {chosen[i].prompt[-200:]!r} -> {runs[plan][2][i][0][:700]!r}", flush=True)
         about = {"split": args.split, "samples": args.samples, "seed": args.seed, "seconds": seconds, "temperature": .6, "top_p": .95,
