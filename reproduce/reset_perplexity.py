@@ -25,6 +25,12 @@ class Perplexities(Reproduction):
                    self.options.device, "--json"]
         return Step(f"{row}, {benchmark}, {model}", command, self.models[model], self.path(row, benchmark, model, kind="record"), 0, (text,))
 
+    def conditions(self):
+        return "Perplexity; windows of 2,048 tokens; beside it the paper's figure."
+
+    def heading(self, benchmark):
+        return benchmark
+
     def cell(self, row, benchmark, model):
         at, paper = (row, benchmark, model), self.table.figures[row, benchmark][list(self.table.models).index(model)]
         own = f"{self.cells[at]['perplexity']:.4f}" if at in self.cells else "failed" if at in self.failed else "-"

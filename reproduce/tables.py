@@ -136,7 +136,11 @@ def version_of(binary):
 
 def made_of(step):
     """What a kept result must match: the command, the files it reads, the model and the binary."""
-    return {"command": step.command[1:], "inputs": inputs_digest(step.inputs), "halfbyte": version_of(step.command[0]), "model": model_digest(step.model)}
+    try:
+        inputs, model = inputs_digest(step.inputs), model_digest(step.model)
+    except OSError as e:
+        raise Failure(f"{e.filename}: {e.strerror}") from e
+    return {"command": step.command[1:], "inputs": inputs, "halfbyte": version_of(step.command[0]), "model": model}
 
 
 def run(step):
@@ -225,6 +229,8 @@ class Reproduction:
         self.binary = find_binary(options.halfbyte)
         self.models = pairs(options.model, table.models, "--model")
         self.questions = pairs(options.questions, table.benchmarks, "--questions")
+        if options.prompts and not os.path.exists(options.prompts):
+            raise Failure(f"--prompts: there is no {options.prompts}")
         chosen = options.rows.split(",") if options.rows else list(table.rows)
         unknown = [name for name in chosen if name not in table.rows]
         if unknown:
@@ -300,10 +306,15 @@ class Reproduction:
 
     def run_all(self):
         for model in self.models:
-            extra = self.calibrated(model)
+            try:
+                extra, uncalibrated = self.calibrated(model), None
+            except Failure as e:
+                extra, uncalibrated = (), Failure(f"tau0 was not calibrated: {e}")
             for row, benchmark in ((r, b) for b in self.questions for r in self.rows):
                 at = row, benchmark, model
                 try:
+                    if self.rows[row].calibrated and uncalibrated:
+                        raise uncalibrated
                     self.cells[at] = dict(run(self.evaluation(*at, extra if self.rows[row].calibrated else ())))
                     self.compare(*at)
                 except Failure as e:
@@ -355,13 +366,23 @@ class Reproduction:
             out.append(f"paper {figures[list(self.table.models).index(model)]}")
         return "; ".join(out) or "-"
 
-    def markdown(self):
+    def conditions(self):
+        """What the figures are, and what they were made with."""
         t, o = self.table, self.options
-        lines = [f"# {t.title}", "", f"{t.paper}. Seed {t.seed}, {shlex.join(t.sampling)}, answers of at most {o.max_tokens} "
-                 f"tokens{f', {o.limit} questions' if o.limit else ''}. Percent right, [95% interval over questions]; beside it the paper's figure, "
-                 "which other kernels, other draws and perhaps other weights made."]
+        sampling = f"{shlex.join(t.sampling)}, " if t.sampling else ""
+        limit = f", at most {o.limit} questions" if o.limit else ""
+        return (f"Seed {t.seed}, {sampling}answers of at most {o.max_tokens} tokens{limit}. Percent right, [95% interval over questions]; beside it the "
+                "paper's figure, which other kernels, other draws and perhaps other weights made.")
+
+    def heading(self, benchmark):
+        samples = self.samples(benchmark)
+        return f"{benchmark}, {samples} sample{'s' if samples > 1 else ''} a question"
+
+    def markdown(self):
+        t = self.table
+        lines = [f"# {t.title}", "", f"{t.paper}. {self.conditions()}" if t.benchmarks else f"{t.paper}."]
         for benchmark in t.benchmarks:
-            lines += ["", f"## {benchmark}, {self.samples(benchmark)} samples a question", "", f"| | {' | '.join(t.models)} |", "|---" * (len(t.models) + 1) + "|"]
+            lines += ["", f"## {self.heading(benchmark)}", "", f"| | {' | '.join(t.models)} |", "|---" * (len(t.models) + 1) + "|"]
             for row in t.rows:
                 mark = " (not possible yet)" if t.rows[row].missing else ""
                 lines.append(f"| {row}{mark} | {' | '.join(self.cell(row, benchmark, model) for model in t.models)} |")
@@ -399,6 +420,9 @@ def guarded(body):
     except BrokenPipeError:  # whoever read stdout went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as e:  # of a file that the user named
+        print(f"error: {e.filename}: {e.strerror}" if e.filename else f"error: {e}", file=sys.stderr)
+        return 2
 
 
 def main(table):

@@ -121,6 +121,34 @@ def test_calibration_goes_into_the_row(random_model, questions, tmp_path):
     assert policy["tau0"] == pytest.approx(record["output"]["tau0"]) and policy["t_low"] == pytest.approx(0.4), "the published t_low"
 
 
+def test_a_failed_calibration_fails_the_rows_that_take_it(random_model, questions, tmp_path):
+    """And no other row, nor another model."""
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("What is 1?\n")
+    broken = shutil.copytree(random_model, tmp_path / "broken")
+    halfbyte = tmp_path / "halfbyte"
+    halfbyte.write_text(f'#!/bin/sh\ncase "$*" in calibrate*broken*) echo "error: no calibration today" >&2; exit 1;; esac\nexec {BINARY} "$@"\n')
+    halfbyte.chmod(0o755)
+    r = reproduce("reset_accuracy", *given("reset_accuracy", random_model, questions, tmp_path), "--model", f"R1-Qwen-7B={broken}", "--model",
+                  f"R1-Qwen-14B={random_model}", "--rows", "BF16,ReSET", "--prompts", prompts, "--halfbyte", halfbyte, out=tmp_path)
+    assert r.returncode == 1 and "Traceback" not in r.stderr, r.stderr
+    assert "- ReSET, AIME-120, R1-Qwen-7B: tau0 was not calibrated: error: no calibration today\n" in r.stdout
+    rows = {line.split(" | ")[0]: line.split(" | ")[1:3] for line in reversed(r.stdout.splitlines()) if line.startswith("| ")}
+    first, second = rows["| ReSET"]
+    assert first.startswith("failed") and second.startswith("0.00 [")
+    assert all(cell.startswith("0.00 [") for cell in rows["| BF16"])
+
+
+def test_a_table_says_what_its_figures_are(random_model, questions, tmp_path):
+    """Draws and percent only where there are some."""
+    for script, said in (("reset_perplexity", "Lee et al., arXiv 2606.13233. Perplexity; windows of 2,048 tokens; beside it the paper's figure.\n\n## WikiText-2\n"),
+                         ("resserve_table3", "arXiv 2611.08713, table 3.\n\nNot possible yet:\n")):
+        page = reproduce(script, out=tmp_path).stdout
+        assert said in page and not any(word in page for word in ("Seed", "Percent", "samples", ", ,")), page
+    page = reproduce("ctir", "--samples", 1, "--limit", 3, out=tmp_path).stdout
+    assert "Seed 0, " in page and "Percent right" in page and ", at most 3 questions" in page and "## GSM8K, 1 sample a question\n" in page
+
+
 def test_published_values_are_said_in_the_commands(random_model, questions, tmp_path):
     """A plan beside the weights has values of its own, and the random model's configuration is none that is recognised."""
     source = (ROOT / "src" / "model" / "published_reset.cpp").read_text()
@@ -218,6 +246,9 @@ def test_results_of_another_model_or_binary_are_not_mixed(random_model, question
     (["--model", "Qwen3-4B"], ["NAME=PATH"]),
     (["--questions", "GSM8K=/no/such/file"], ["there is no /no/such/file"]),
     (["--rows", "INT2"], ["no row INT2", "INT3"]),
+    (["--prompts", "/no/such/file"], ["--prompts: there is no /no/such/file"]),
+    (["--model", "Qwen3-4B=/", "--questions", "GSM8K=/", "--dry-run"], ["/: Is a directory"]),
+    (["--out", "/dev/null"], ["/dev/null/ctir: Not a directory"]),
 ])
 def test_bad_input(arguments, words, tmp_path):
     r = reproduce("ctir", *arguments, out=tmp_path)
