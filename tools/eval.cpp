@@ -184,20 +184,20 @@ int score(const EvalFlags& flags) {
 
 // The options of eval by what reads them.
 struct OptionsByReader {
-  std::vector<const CLI::Option*> choosing, scoring, drawing, grading;
+  std::vector<const CLI::Option*> choosing, scoring, drawing, grading, code;
 };
 
 Status refuse_unused_flags(const CLI::App& app, const EvalFlags& o, const OptionsByReader& options) {
   if (o.questions.task == "perplexity") {
-    for (const auto* unread : {&options.choosing, &options.drawing, &options.grading})
+    for (const auto* unread : {&options.choosing, &options.drawing, &options.grading, &options.code})
       HB_TRY(refuse_unused(*unread, "with --task perplexity"));
     return {};
   }
   HB_TRY(refuse_unused(options.scoring, "without --task perplexity"));
   if (!o.questions.questions.empty()) HB_TRY(refuse_unused(app, "with --questions", {"--split"}));
   if (o.only_scores()) {
-    HB_TRY(refuse_unused(options.drawing,
-                         fmt::format("with --choices {}, where nothing is drawn or generated", o.choices)));
+    for (const auto* unread : {&options.drawing, &options.code})
+      HB_TRY(refuse_unused(*unread, fmt::format("with --choices {}, where nothing is drawn or generated", o.choices)));
   } else if (o.out.empty()) {
     HB_TRY(refuse_unused(app, "without -o", {"--keep-tokens"}));
   }
@@ -229,11 +229,14 @@ Command add_eval(CLI::App& app) {
                 "Multiple choice: generate (the model answers), or the likelihood of each choice's text or letter")
         ->check(readable(parse_choices))
         ->capture_default_str();
-    add_code_flags(flags, *o);
+  });
+  options.code = options_added(app, [&] { add_code_flags(flags, *o); });
+  const auto out = options_added(app, [&] {
     flags.option_as("-o,--out", o->out,
                     "Keep every sample in this file (JSON lines); a run that was stopped goes on where it ended",
                     "HALFBYTE_EVAL_OUT");
   });
+  std::ranges::copy(out, std::back_inserter(options.grading));
   flags.flag("--json", o->json, "One JSON object instead of text");
   CLI::App* compare = app.add_subcommand("compare", "Compare results files of the same questions");
   CLI::App* sweep = app.add_subcommand("sweep", "Evaluate several plans and tasks, and write one report");

@@ -186,6 +186,7 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   ModelOptions engine = flags.model;
   HB_ASSIGN(const int64_t context, choose_context(flags, setup));
   engine.ctx = std::to_string(context);
+  HB_ASSIGN(setup.device, chosen_device(engine));
   HB_ASSIGN(setup.engine, make_engine(setup.model, engine, setup.form ? 1 : flags.concurrent));
   return setup;
 }
@@ -225,6 +226,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   if (s.marker_penalty != 0) out["marker_penalty"] = as_typed(s.marker_penalty);
   if (flags.length.stop_on_loop) out["stop_on_loop"] = true;
   if (flags.keep_tokens) out["keep_tokens"] = true;
+  if (setup.device != "cpu") out["device"] = setup.device;
   if (setup.form) out["choices"] = flags.choices;
   if (setup.sandbox) out["sandbox"] = setup.sandbox->isolation();
   return out.dump();

@@ -49,7 +49,7 @@ struct EvalFlags : DrawingFlags {
 
 // Everything that a run needs once its flags are read.
 struct EvalSetup {
-  std::string questions_path, task;
+  std::string questions_path, task, device;  // device: cpu or cuda
   std::vector<Question> questions;
   TextModel text;
   std::shared_ptr<Model> model;

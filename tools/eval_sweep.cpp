@@ -7,7 +7,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/cpu_features.h"
 #include "base/quote.h"
+#include "engine/cuda_api.h"
 #include "eval_commands.h"
 #include "eval_report.h"
 #include "halfbyte/version.h"
@@ -131,6 +133,14 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
   return out ? Status() : invalid_argument(quote(path.string()) + ": cannot be written");
 }
 
+// What the answers were computed by, on which they depend.
+Result<std::string> hardware_text(const EvalSetup& setup) {
+  if (setup.device == "cpu")
+    return fmt::format("device cpu ({}), kernels {}", cpu_model_name(), setup.model->summary().kernels);
+  HB_ASSIGN(const std::string devices, cuda_devices_text());
+  return fmt::format("device {} ({})", setup.device, devices.substr(0, devices.find('\n')));
+}
+
 std::vector<bool> symbols_of(const Tokenizer& tokenizer) {
   std::vector<bool> out(static_cast<size_t>(tokenizer.vocab_size()));
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
@@ -215,6 +225,7 @@ class Sweep {
     EvalFlags first = flags_for(task, variants.front());
     first.keep_tokens = flags_.forced > 0;
     HB_ASSIGN(EvalSetup reference, prepare_eval(first, sandbox_));
+    HB_ASSIGN(hardware_, hardware_text(reference));
     HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, variants.front())));
     report.tasks.push_back({title_of(task, reference), {}});
     results_.emplace_back();
@@ -350,7 +361,7 @@ class Sweep {
   Status write(SweepReport& report) const {
     HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
     report.title = flags_.title;
-    report.facts = {fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()),
+    report.facts = {fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()), hardware_,
                     fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
                     fmt::format("{}{} a question, seed {}, longest answer {}",
                                 of_folder_ ? "split " + flags_.eval.questions.split + ", " : "",
@@ -377,6 +388,7 @@ class Sweep {
     std::vector<std::string> rows;
   };
   std::vector<Drawn> sampling_;
+  std::string hardware_;
   SharedSandbox sandbox_;                                        // where some question is answered by code
   bool of_folder_ = false;                                       // some task is one of the model's folder
   bool policies_ = false;                                        // some variant names one

@@ -138,6 +138,11 @@ const Json* member(const Json& object, const std::string& key) {
   return it == object.end() ? nullptr : &*it;
 }
 
+// Until 2026-11-30 a fingerprint held neither a countdown's numbers nor a question's place among those that were read.
+constexpr std::string_view kOfFingerprint =
+    " (the questions are others, or a version before 2026-11-30 wrote the file, which left a countdown's numbers and a "
+    "question's place in its file out of it)";
+
 // Adds what differs, down to single values, which are short enough to be shown. Null: missing.
 void add_differences(const std::string& name, const Json* there, const Json* now, std::vector<std::string>& out) {
   const bool both = there != nullptr && now != nullptr;
@@ -151,7 +156,8 @@ void add_differences(const std::string& name, const Json* there, const Json* now
       add_differences(fmt::format("{}[{}]", name, i), &(*there)[i], &(*now)[i], out);
   } else if (!both || !same_value(*there, *now)) {
     const auto shown = [](const Json* value) { return value == nullptr ? "missing" : quote(value->dump(), 200); };
-    out.push_back(fmt::format("{} is {} there and {} now", quote(name), shown(there), shown(now)));
+    out.push_back(fmt::format("{} is {} there and {} now{}", quote(name), shown(there), shown(now),
+                              name == "fingerprint" ? kOfFingerprint : ""));
   }
 }
 

@@ -105,6 +105,14 @@ TEST_F(ResultsFileTest, NamesWhatDiffersDownToTheValue) {
                         R"(there and '"text"' now; name another file)"));
 }
 
+TEST_F(ResultsFileTest, SaysWhyAFingerprintMayDiffer) {
+  ASSERT_TRUE(ResultsFile::open(path_, R"({"halfbyte_eval":2,"fingerprint":"1"})").ok());
+  const auto other = ResultsFile::open(path_, R"({"halfbyte_eval":2,"fingerprint":"2"})");
+  ASSERT_FALSE(other.ok());
+  EXPECT_THAT(other.status().message(), HasSubstr(R"('fingerprint' is '"1"' there and '"2"' now (the questions are )"
+                                                  "others, or a version before 2026-11-30 wrote the file, "));
+}
+
 TEST_F(ResultsFileTest, GoesOnWithTheFloatsOfEarlierVersions) {
   const std::string now = R"({"halfbyte_eval":2,"temperature":0.6,"penalties":[1.1,0.0]})";
   write(R"({"halfbyte_eval":2,"temperature":0.6000000238418579,"penalties":[1.100000023841858,0.0]})"

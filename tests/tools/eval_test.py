@@ -442,6 +442,9 @@ def test_sweep(halfbyte, answerer, questions, tmp_path):
     assert [p["plan"] for p in plans] == ["bf16", "int4", "f32,kv=bf16"]
     assert plans[0]["accuracy"]["mean"] == .75 and plans[2]["versus_first"]["change"]["mean"] == 0
     assert plans[0]["forced"]["mismatch"] == 0 and plans[0]["forced"]["tokens"] > 10
+    settings = json.loads((folder / "sums-1-2.bf16.jsonl").read_text().splitlines()[0])
+    here = json.loads(halfbyte("inspect", "--devices", "--json").out)["cpu"]
+    assert f"device cpu ({here['name']}), kernels {settings['kernels']}" in report["facts"] and "device" not in settings
     assert r.out == (folder / "report.md").read_text() and "| int4 |" in r.out and "| serving penalty |" in r.out
     time = [p["versus_first"]["other"]["tokens"] / p["tokens_per_s"] for p in plans[1:]]
     own = plans[1]["versus_first"]["reference"]["tokens"] / plans[0]["tokens_per_s"]
@@ -526,9 +529,8 @@ def test_choices_need_choices(halfbyte, answerer, questions, tmp_path):
         r = halfbyte("eval", answerer, "--questions", questions, *arguments)
         assert r.code == 2 and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
     read = READ_BY_PERPLEXITY - {"--task", "--text", "--window"} | {"--task", "--questions", "--levels", "--limit", "--order-seed", "--choices", "--out"}
-    not_here = {"--text", "--window", "--split", *(f for f in flags_of_eval(halfbyte) if "code" in f or f in ("--weak-sandbox", "--python"))}
     for flag, takes in flags_of_eval(halfbyte).items():
-        if flag not in read | not_here:
+        if flag not in read | {"--text", "--window", "--split"}:
             r = halfbyte("eval", answerer, "--questions", questions, "--choices", "text", flag, *(["reset" if flag == "--policy" else "1"] if takes else []))
             assert r.code == 2 and flag in r.err and "no effect with --choices text" in r.err, (flag, r.err)
     bad = tmp_path / "bad.jsonl"
