@@ -320,7 +320,7 @@ def test_a_variable_for_other_runs_is_not_refused(halfbyte, answerer, questions,
     assert r.code == 0, r.err
     report = json.loads(r.out)
     assert [plan["plan"] for plan in report["tasks"][0]["plans"]] == ["bf16"]
-    assert report["facts"][0].startswith(f"model '{answerer}'") and report["facts"][2].startswith("1 sample a question"), report["facts"]
+    assert report["facts"][0].startswith(f"model '{answerer}'") and any(fact.startswith("1 sample a question") for fact in report["facts"]), report["facts"]
 
 
 def test_a_sweeps_report_names_the_model_that_was_not_named(halfbyte, questions, tmp_path):
