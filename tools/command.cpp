@@ -276,8 +276,11 @@ std::string counted(uint64_t number, std::string_view noun) {
 
 Status read_size(const std::string& text, std::string_view flag, int64_t& value) {
   if (text.empty()) return {};
-  HB_ASSIGN(value, parse_size(text, flag));
-  if (value < 1) return invalid_argument(fmt::format("{} is {}, expected 1 or more", flag, text));
+  const bool negative = text.starts_with('-');  // which parse_size() takes for no size at all
+  if (!negative) {
+    HB_ASSIGN(value, parse_size(text, flag));
+  }
+  if (negative || value < 1) return invalid_argument(fmt::format("{} is {}, expected 1 or more", flag, text));
   return {};
 }
 

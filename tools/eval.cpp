@@ -140,6 +140,7 @@ Result<TextScore> score_text(const EvalFlags& flags) {
   HB_ASSIGN(const std::string path, model_path(flags.model.model));
   HB_ASSIGN(const auto bytes, read_small_file(flags.text));
   if (!bytes) return not_found(fmt::format("--text {}: there is no such file", quote(flags.text)));
+  if (bytes->empty()) return invalid_argument(fmt::format("--text {}: is empty, expected a text", quote(flags.text)));
   HB_ASSIGN(const TextModel text, open_text_model(path));
   const auto prompt = raw_prompt(text, *bytes);
   HB_TRY(prompt.status().with_context("--text " + quote(flags.text)));

@@ -44,6 +44,17 @@ Status set_sampling(const EvalFlags& flags, EvalSetup& setup) {
   return read_size(flags.max_tokens, "--max-tokens", o.max_tokens);
 }
 
+// --code-memory. Python starts in 24 MiB of address space, with what it imports for an answer; more than a TiB is a slip.
+constexpr int64_t kLeastCodeMemory = int64_t{64} << 20, kMostCodeMemory = int64_t{1} << 40;
+
+Result<int64_t> code_memory(const EvalFlags& flags) {
+  int64_t bytes = 0;
+  HB_TRY(read_size(flags.code_memory, "--code-memory", bytes));
+  if (bytes < kLeastCodeMemory || bytes > kMostCodeMemory)
+    return invalid_argument(fmt::format("--code-memory is {}, expected 64M to 1T", flags.code_memory));
+  return bytes;
+}
+
 // What is only scored needs choices.
 Status check_choices(const EvalFlags& flags, std::span<const Question> questions) {
   const auto other = std::ranges::find_if(questions, [](const Question& q) { return q.grading != Grading::kChoice; });
@@ -141,7 +152,7 @@ void add_code_flags(Flags& flags, EvalFlags& o) {
   flags.option("--code-seconds", o.code_seconds, "Processor seconds of a test of code")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
-  flags.option("--code-memory", o.code_memory, "Memory of a test of code")->capture_default_str();
+  flags.option("--code-memory", o.code_memory, "Memory of a test of code, 64M to 1T")->capture_default_str();
 }
 
 Result<std::optional<ChoiceForm>> parse_choices(const std::string& text) {
@@ -152,7 +163,7 @@ Result<std::optional<ChoiceForm>> parse_choices(const std::string& text) {
 }
 
 Status refuse_unused_code_flags(const CLI::App& app, const EvalFlags& o) {
-  if (o.allow_code) return {};
+  if (o.allow_code) return code_memory(o).status();
   return refuse_unused(app, "without --allow-code", {"--weak-sandbox", "--python", "--code-seconds", "--code-memory"});
 }
 
@@ -161,7 +172,7 @@ Result<SharedSandbox> code_sandbox(const EvalFlags& flags, std::span<const Quest
   if (!asks_for_code(questions)) return SharedSandbox();
   if (open) return open;
   SandboxOptions options{.python = flags.python, .seconds = flags.code_seconds, .accept_weaker = flags.weak_sandbox};
-  HB_TRY(read_size(flags.code_memory, "--code-memory", options.memory_bytes));
+  HB_ASSIGN(options.memory_bytes, code_memory(flags));
   auto sandbox = Sandbox::open(options);
   HB_TRY(sandbox.status().with_context("--allow-code"));
   return std::make_shared<const Sandbox>(std::move(*sandbox));

@@ -3,9 +3,11 @@
 
 #include <climits>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 
 #include "base/greedy.h"
+#include "base/quote.h"
 #include "base/utf8.h"
 #include "chat/sampling_defaults.h"
 #include "model/config.h"
@@ -17,6 +19,16 @@ namespace {
 
 void apply(const std::optional<double>& given, float& value) {
   if (given) value = static_cast<float>(*given);
+}
+
+// Refused as it was typed: 1e300 would be infinite as a float. What is no number is left to the option's own type.
+CLI::Validator within(double low, double high) {
+  return readable([low, high](const std::string& text) -> Result<double> {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (end == text.c_str() || *end != '\0' || (value >= low && value <= high)) return value;
+    return invalid_argument(fmt::format("found {}, expected {:g} to {:g}", quote(text), low, high));
+  });
 }
 
 // The maker's sampling, then the flags.
@@ -146,13 +158,19 @@ std::string sampling_line(const Chat& chat) {
 }
 
 void add_sampling_flags(Flags& flags, RunOptions& o) {
-  flags.option("--temperature", o.temperature, "0 is greedy (default: generation_config.json's, or greedy)");
-  flags.option("--top-p", o.top_p, "Draw from the most likely tokens that make up this probability");
+  flags.option("--temperature", o.temperature, "0 is greedy (default: generation_config.json's, or greedy)")
+      ->check(within(0, 100));
+  flags.option("--top-p", o.top_p, "Draw from the most likely tokens that make up this probability")
+      ->check(within(0, 1));
   flags.option("--top-k", o.top_k, "Draw from so many tokens; 0: off")->check(whole_number(0, INT_MAX));
-  flags.option("--min-p", o.min_p, "Draw from tokens at least this likely, relative to the most likely one");
-  flags.option("--repetition-penalty", o.repetition_penalty, "Of tokens in prompt and answer; 1: off");
-  flags.option("--frequency-penalty", o.frequency_penalty, "For each occurrence in the answer; 0: off");
-  flags.option("--presence-penalty", o.presence_penalty, "Once for each token of the answer; 0: off");
+  flags.option("--min-p", o.min_p, "Draw from tokens at least this likely, relative to the most likely one")
+      ->check(within(0, 1));
+  flags.option("--repetition-penalty", o.repetition_penalty, "Of tokens in prompt and answer; 1: off")
+      ->check(within(1e-3, 1e3));
+  flags.option("--frequency-penalty", o.frequency_penalty, "For each occurrence in the answer; 0: off")
+      ->check(within(-2, 2));
+  flags.option("--presence-penalty", o.presence_penalty, "Once for each token of the answer; 0: off")
+      ->check(within(-2, 2));
   flags.option("--seed", o.seed, "Same seed, same answer (default: a random one, which --json and the table show)")
       ->check(whole_number(0, UINT64_MAX));
   flags.option("--max-tokens", o.max_tokens, "Most tokens of an answer, e.g. 512 or 4K (default: the context left)");

@@ -393,11 +393,10 @@ Status Sandbox::try_out(bool accept_weaker) {
   if (!found.ends_with("done\n")) {
     return {
         StatusCode::kUnsupported,
-        fmt::format(
-            "Python does not run in the sandbox ({} {}, {} bytes said); code is not run; is {} with all it reads below "
-            "the folders that it names?",
-            trial.end == SandboxRun::End::kExited ? "exit code" : "ended by", trial.code, found.size(),
-            quote(python_))};
+        fmt::format("Python does not run in the sandbox ({} {}, {} bytes said); code is not run; are {} MiB of memory "
+                    "enough for it, and is {} with all it reads below the folders that it names?",
+                    trial.end == SandboxRun::End::kExited ? "exit code" : "ended by", trial.code, found.size(),
+                    memory_bytes_ >> 20, quote(python_))};
   }
   found.remove_suffix(5);
   const auto open_to = [&](std::string_view letters) { return found.find_first_of(letters) != std::string_view::npos; };

@@ -203,7 +203,9 @@ def test_an_empty_model_is_not_the_default_one(halfbyte):
 @pytest.mark.parametrize("option, value, words", [
     ("--seed", "-1", "'-1'"), ("--seed", "18446744073709551616", "18446744073709551615"), ("--top-k", "99999999999", "2147483647"),
     ("--threads", "two", "'two'"), ("--logprobs", "21", "0 to 20"), ("--ctx", "0", "1 or more"), ("--max-tokens", "0", "1 or more"),
-    ("--top-p", "0", "top_p is 0,"), ("--frequency-penalty", "1e30", "is 1e+30,"), ("--temperature", "warm", "expected a number")])
+    ("--top-p", "0", "top_p is 0,"), ("--frequency-penalty", "1e30", "found '1e30', expected -2 to 2"),
+    ("--temperature", "1e300", "--temperature: found '1e300', expected 0 to 100"), ("--temperature", "nan", "expected a number"),
+    ("--repetition-penalty", "0", "expected 0.001 to 1000"), ("--think-budget", "-1", "--think-budget is -1, expected 1 or more"), ("--temperature", "warm", "expected a number")])
 def test_numbers_out_of_range(halfbyte, model, option, value, words):
     r = halfbyte("run", model, "Hi", option, value)
     assert r.code == 2 and words in r.err and r.err.count("\n") == 1, r.err

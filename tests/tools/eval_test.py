@@ -241,6 +241,20 @@ def test_options_without_effect_are_refused(halfbyte, answerer, questions, tmp_p
     assert r.code == 2 and r.out == "" and word in r.err and r.err.count("\n") == 1, r.err
 
 
+@pytest.mark.parametrize("size", ["1", "63M", "100000T", "-1"])
+def test_memory_that_no_code_could_use_is_refused(halfbyte, answerer, questions, size):
+    r = halfbyte("eval", answerer, "--questions", questions, "--allow-code", "--code-memory", size)
+    assert r.code == 2 and r.err.count("\n") == 1 and f"--code-memory is {size}, expected" in r.err, r.err
+
+
+def test_a_file_of_something_else_is_no_results_file(halfbyte, answerer, questions, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("# my notes\nmore\n")
+    r = halfbyte("eval", answerer, "--questions", questions, "-o", notes)
+    assert r.code == 2 and r.err.count("\n") == 1 and "is no results file of halfbyte eval, found '# my notes'" in r.err, r.err
+    assert notes.read_text() == "# my notes\nmore\n"
+
+
 # What perplexity reads; of every other flag that there is, now or later, it says that it has no effect.
 READ_BY_PERPLEXITY = {"--task", "--text", "--window", "--quiet", "--plan", "--kv", "--kernels", "--threads", "--ctx", "--device", "--json", "--help"}
 
@@ -265,7 +279,7 @@ def test_perplexity_says_which_text_and_what_window(halfbyte, answerer, tmp_path
     (tmp_path / "empty").write_text("")
     (tmp_path / "bytes").write_bytes(b"ab\xff")
     (tmp_path / "text").write_text("some text " * 40)
-    for name, more, words in [("empty", [], ["--text", "empty'", "is empty"]), ("bytes", [], ["bytes'", "byte 2"]),
+    for name, more, words in [("empty", [], ["--text", "empty'", "is empty, expected a text"]), ("bytes", [], ["bytes'", "byte 2"]),
                               ("text", ["--window", "100", "--ctx", "64"], ["--window is 100", "context 64", "at most 64"])]:
         r = halfbyte("eval", answerer, "--task", "perplexity", "--text", tmp_path / name, *more)
         assert r.code == 2 and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
