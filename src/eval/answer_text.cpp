@@ -8,6 +8,17 @@ std::string_view trim(std::string_view text) {
                                          : text.substr(first, text.find_last_not_of(kWhiteSpace) - first + 1);
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  text = trim(text);
+  while (true) {
+    const size_t end = text.find('\n');
+    lines.push_back(trim(text.substr(0, end)));
+    if (end == std::string_view::npos) return lines;
+    text.remove_prefix(end + 1);
+  }
+}
+
 size_t group_end(std::string_view text, size_t open) {
   int depth = 0;
   for (size_t i = open; i < text.size(); ++i) {

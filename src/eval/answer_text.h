@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace halfbyte {
 
@@ -12,6 +13,9 @@ inline constexpr std::string_view kWhiteSpace = " \t\n\r\f\v";  // Python's, of 
 
 // Without the white space around it.
 std::string_view trim(std::string_view text);
+
+// The lines of the trimmed text, each trimmed; "" is one empty line.
+std::vector<std::string_view> lines_of(std::string_view text);
 
 // Where the group that opens at `open` ends (its '}'); npos: never. A backslash hides the character behind it.
 size_t group_end(std::string_view text, size_t open);

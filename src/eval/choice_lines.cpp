@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -94,6 +95,19 @@ Result<size_t> read_right(const JsonValue& root, const Choices& choices) {
   }
   if (right) return *right;
   return root.error("names no right choice; expected \"answer\", \"answer_index\", \"answerKey\" or \"label\"");
+}
+
+// Equal choices of which one is right leave nothing to tell the answers apart by. The published sets are taken as they are:
+// MMLU's test split has four such questions (hendrycks/test, issue 29), and equal wrong choices stand in ARC too.
+Status check_right_is_alone(const JsonValue& root, const Choices& choices, size_t right) {
+  if (root.find("subject") || root.find("category")) return {};  // MMLU, MMLU-Pro
+  for (size_t i = 0; i < choices.texts.size(); ++i) {
+    if (i == right || trim(choices.texts[i]) != trim(choices.texts[right])) continue;
+    return root.error(fmt::format("its choices {} and {} are both {}, the right answer; expected different ones",
+                                  choice_letter(std::min(i, right)), choice_letter(std::max(i, right)),
+                                  quote(trim(choices.texts[right]), 60)));
+  }
+  return {};
 }
 
 // A number or a text.
@@ -208,8 +222,10 @@ Status read_choice_line(const JsonValue& root, int64_t line, uint64_t order_seed
   if (gpqa) {
     HB_TRY(read_gpqa(root, order_seed, q, choices, right));
   } else {
-    HB_TRY(root.find("endings") ? read_hellaswag(root, q, choices) : read_plain(root, q, choices));
+    const bool hellaswag = root.find("endings").has_value();
+    HB_TRY(hellaswag ? read_hellaswag(root, q, choices) : read_plain(root, q, choices));
     HB_ASSIGN(right, read_right(root, choices));
+    if (!hellaswag) HB_TRY(check_right_is_alone(root, choices, right));
   }
   q.choices = std::move(choices.texts);
   for (std::string& choice : q.choices) choice = std::string(trim(choice));

@@ -54,17 +54,6 @@ sys.setrecursionlimit(50000)
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  text = trim(text);
-  while (true) {
-    const size_t end = text.find('\n');
-    lines.push_back(trim(text.substr(0, end)));
-    if (end == std::string_view::npos) return lines;
-    text.remove_prefix(end + 1);
-  }
-}
-
 // A decimal number as digits without outer zeros, and the power of ten behind the last: "-1.50e1" is -15 and 0.
 struct Decimal {
   bool negative = false;
@@ -195,7 +184,8 @@ Result<bool> grade_code(const Sandbox& sandbox, const CodeTests& tests, const st
   }
   for (const CodeTests::Test& test : tests.tests) {
     Json arguments = Json::array();
-    for (const std::string_view line : lines_of(test.input)) arguments.push_back(std::string(line));
+    if (!trim(test.input).empty())
+      for (const std::string_view line : lines_of(test.input)) arguments.push_back(std::string(line));
     job["calls"].push_back({arguments, test.output});
   }
   const std::string token = new_token();

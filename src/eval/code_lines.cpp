@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,6 +54,40 @@ Status read_lines(const JsonValue& value, std::string& out) {
   return {};
 }
 
+// Whether Python's json reads it. An integer of any length is one there.
+bool is_python_json(std::string_view text) {
+  constexpr int kDigits = 100;  // of a longer row the rest is left out: a double holds no more than 309
+  std::string shortened;
+  int row = 0;
+  for (const char c : without_python_numbers(text, PythonNumbers::kNull)) {
+    row = c >= '0' && c <= '9' ? row + 1 : 0;
+    if (row <= kDigits) shortened += c;
+  }
+  return nlohmann::json::accept(shortened);
+}
+
+// The arguments of a call and what it returns: what is no JSON here would fail every answer.
+Status check_call(const JsonValue& test) {
+  HB_ASSIGN(const JsonValue input, test.at("input"));
+  HB_ASSIGN(const std::string_view arguments, input.as_string());
+  size_t line = 0;
+  for (const std::string_view argument : lines_of(arguments)) {
+    ++line;
+    if (trim(arguments).empty() || is_python_json(argument)) continue;
+    return input.error(
+        fmt::format("line {} is no JSON: found {}, expected the arguments of the function, one a line, a "
+                    "text in double quotes",
+                    line, quote(argument, 60)));
+  }
+  HB_ASSIGN(const JsonValue output, test.at("output"));
+  HB_ASSIGN(const std::string_view returned, output.as_string());
+  if (is_python_json(returned)) return {};
+  return output.error(
+      fmt::format("is no JSON: found {}, expected what the function returns, a text in double quotes, None as null",
+                  quote(returned, 60)));
+}
+
+// `tests.function` is known by now.
 Status add_tests(const JsonValue& list, CodeTests& tests) {
   HB_ASSIGN(const auto items, list.elements());
   for (const JsonValue& item : items) {
@@ -62,6 +97,7 @@ Status add_tests(const JsonValue& list, CodeTests& tests) {
       HB_ASSIGN(const std::string_view text, value.as_string());
       *out = std::string(text);
     }
+    if (!tests.function.empty()) HB_TRY(check_call(item));
     tests.tests.push_back(std::move(test));
   }
   return {};
@@ -110,19 +146,19 @@ Status read_mbpp(const JsonValue& root, Question& q, CodeTests& tests) {
 Status read_livecodebench(const JsonValue& root, const std::string& name, Question& q, CodeTests& tests) {
   q.task = "livecodebench";
   HB_TRY(read_question_text(root, "question_content", q.prompt));
-  HB_TRY(add_stored_tests(root, "public_test_cases", name, tests));
-  HB_TRY(add_stored_tests(root, "private_test_cases", name, tests));
-  if (tests.tests.empty()) return root.error("has no tests in \"public_test_cases\" or \"private_test_cases\"");
   std::string starter, metadata;
   HB_TRY(read_optional(root, "starter_code", starter));
   HB_TRY(read_optional(root, "metadata", metadata));
   if (trim(starter).empty()) {
     q.prompt += "\n\nWrite a Python program that reads the input from stdin and writes the answer to stdout.";
-    return {};
+  } else {
+    HB_ASSIGN(const auto document, JsonDocument::parse(metadata, name + ": metadata"));
+    HB_TRY(read_name(document->root(), "func_name", tests.function));
+    q.prompt += "\n\nBegin with this code:\n\n" + block(starter);
   }
-  HB_ASSIGN(const auto document, JsonDocument::parse(metadata, name + ": metadata"));
-  HB_TRY(read_name(document->root(), "func_name", tests.function));
-  q.prompt += "\n\nBegin with this code:\n\n" + block(starter);
+  HB_TRY(add_stored_tests(root, "public_test_cases", name, tests));
+  HB_TRY(add_stored_tests(root, "private_test_cases", name, tests));
+  if (tests.tests.empty()) return root.error("has no tests in \"public_test_cases\" or \"private_test_cases\"");
   return {};
 }
 

@@ -8,8 +8,10 @@
 
 #include "base/json.h"
 #include "base/quote.h"
+#include "eval/answer_text.h"
 #include "eval/choice_lines.h"
 #include "eval/code_lines.h"
+#include "eval/json_line.h"
 #include "eval/mrcr_lines.h"
 #include "eval/question_text.h"
 #include "io/mapping_guard.h"
@@ -18,18 +20,30 @@ namespace halfbyte {
 namespace {
 
 constexpr int64_t kLargest = 1'000'000'000;
-constexpr size_t kMostBytes = size_t{4} << 30;  // LiveCodeBench with its private tests is above 1 GiB
+constexpr int64_t kLargestInEquation = 999'999'999;  // nine digits are what the grader reads
+constexpr size_t kMostBytes = size_t{4} << 30;       // LiveCodeBench with its private tests is above 1 GiB
 
 Status read_countdown(const JsonValue& root, Question& question) {
   HB_ASSIGN(const JsonValue numbers, root.at("numbers"));
   HB_ASSIGN(const auto items, numbers.elements());
-  if (items.empty() || items.size() > 16) return numbers.error("holds no or more than 16 numbers");
+  if (items.size() < 2 || items.size() > 16)  // an equation takes two
+    return numbers.error(fmt::format("found a list of {}, expected 2 to 16 numbers", items.size()));
   for (const JsonValue& item : items) {
-    HB_ASSIGN(const int64_t n, item.as_int(0, kLargest));
+    HB_ASSIGN(const int64_t n, item.as_int(0, kLargestInEquation));
     question.numbers.push_back(n);
   }
   HB_ASSIGN(const JsonValue target, root.at("target"));
-  HB_ASSIGN(question.target, target.as_int(0, kLargest));
+  HB_ASSIGN(question.target, target.as_int(0, kLargestInEquation));
+  return {};
+}
+
+// As the model's is read (final_answer()): one line, without the white space around it. Another would never be right.
+Status read_exact_answer(const JsonValue& root, std::string& out) {
+  HB_TRY(read_question_text(root, "answer", out));
+  out = std::string(trim(out));
+  HB_ASSIGN(const JsonValue answer, root.at("answer"));
+  if (out.empty()) return answer.error("is empty");
+  if (out.find('\n') != std::string::npos) return answer.error("found several lines, expected one");
   return {};
 }
 
@@ -66,8 +80,8 @@ struct Place {
 
 Result<Question> parse_question(std::string_view text, const Place& place) {
   const int64_t line = place.line;
-  const std::string name = fmt::format("{}, line {}", place.name, line);
-  HB_ASSIGN(const auto document, JsonDocument::parse(without_python_numbers(text), name));
+  const std::string name = line_name(place.name, line);
+  HB_ASSIGN(const auto document, parse_json_line(without_python_numbers(text), place.name, line));
   const JsonValue root = document->root();
   Question question;
   question.number = place.number;
@@ -96,11 +110,12 @@ Result<Question> parse_question(std::string_view text, const Place& place) {
   HB_TRY(read_question_text(root, "id", question.id));
   HB_TRY(read_question_text(root, "task", question.task));
   HB_TRY(read_question_text(root, "prompt", question.prompt));
-  HB_TRY(read_question_text(root, "answer", question.answer));
+  const bool countdown = question.task == "countdown";
+  if (!countdown || root.find_set("answer")) HB_TRY(read_exact_answer(root, question.answer));
   if (const auto level = root.find_set("level")) {
     HB_ASSIGN(question.level, level->as_int(0, 1000));
   }
-  if (question.task == "countdown") {
+  if (countdown) {
     question.grading = Grading::kCountdown;
     HB_TRY(read_countdown(root, question));
   }

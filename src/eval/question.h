@@ -22,7 +22,7 @@ struct QuestionTurn {
 };
 
 // What an answer's code must pass. Without a function, tests are what a program reads from stdin and writes to stdout; with
-// one, its arguments, a line of JSON each, and what it returns, as JSON.
+// one, its arguments, a line of JSON each (nothing: none), and what it returns, as JSON.
 struct CodeTests {
   std::string before;    // Python that runs before the code: imports, or a function's beginning
   std::string checks;    // Python that runs after it and fails by an exception
@@ -38,7 +38,7 @@ struct Question {
   int64_t level = 0;
   int64_t number = 0;  // place in the file, from 0: the seeds of its samples depend on nothing else
   std::string prompt;  // the user's message
-  std::string answer;  // a right answer
+  std::string answer;  // a right answer; a countdown may have none
   Grading grading = Grading::kExact;
   std::vector<int64_t> numbers;  // countdown: what may be used
   int64_t target = 0;            // countdown: what is to be reached

@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "base/quote.h"
+#include "eval/json_line.h"
 #include "io/read_file.h"
 
 namespace halfbyte {
@@ -80,8 +81,8 @@ Status read_likelihoods(const JsonValue& root, SampleResult& out) {
   return {};
 }
 
-Result<SampleResult> read_line(std::string_view line, const std::string& name) {
-  HB_ASSIGN(const auto document, JsonDocument::parse(line, name));
+Result<SampleResult> read_line(std::string_view row, const std::string& path, int64_t line) {
+  HB_ASSIGN(const auto document, parse_json_line(row, path, line));
   const JsonValue root = document->root();
   SampleResult r;
   for (const auto& [key, out] : {std::pair("id", &r.id), std::pair("answer", &r.answer)}) {
@@ -117,7 +118,7 @@ Result<SampleResult> read_line(std::string_view line, const std::string& name) {
 Status read_lines(std::string_view rest, const std::string& path, std::vector<SampleResult>& results) {
   for (int64_t line = 2; !rest.empty(); ++line) {
     const size_t end = rest.find('\n');
-    HB_ASSIGN(SampleResult r, read_line(rest.substr(0, end), fmt::format("{}, line {}", path, line)));
+    HB_ASSIGN(SampleResult r, read_line(rest.substr(0, end), path, line));
     results.push_back(std::move(r));
     rest.remove_prefix(end + 1);
   }
@@ -161,7 +162,7 @@ void add_differences(const std::string& name, const Json* there, const Json* now
   }
 }
 
-// How the first line of a file differs from the one that is expected; empty: it does not.
+// How the first line of a results file differs from the one that is expected; empty: it does not.
 std::string difference(std::string_view found, const std::string& expected) {
   if (found == expected) return "";
   const Json there = Json::parse(found, nullptr, /*allow_exceptions=*/false);
@@ -214,13 +215,17 @@ Status ResultsFile::read_existing(const std::string& settings_json) {
   std::string_view rest = text.substr(0, whole);
   if (!rest.empty()) {
     const std::string_view first = rest.substr(0, rest.find('\n'));
+    if (!first.starts_with('{')) {
+      return invalid_argument(fmt::format("{}: is no results file of halfbyte eval, found {}; name another file",
+                                          quote(path_), quote(first, 100)));
+    }
     if (const std::string other = difference(first, settings_json); !other.empty()) {
       return invalid_argument(fmt::format(
           "{}: holds results of other settings, so it is not continued: {}; name another file", quote(path_), other));
     }
     rest.remove_prefix(first.size() + 1);
   } else if (!text.empty() && !std::string_view(settings_json).starts_with(text)) {
-    return invalid_argument(fmt::format("{}: is no results file; name another file", quote(path_)));
+    return invalid_argument(fmt::format("{}: is no results file of halfbyte eval; name another file", quote(path_)));
   }
   HB_TRY(read_lines(rest, path_, results_));
   if (::ftruncate(file_->get(), static_cast<off_t>(whole)) != 0) return file_error(path_, "cannot be cut");

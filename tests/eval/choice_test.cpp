@@ -92,6 +92,9 @@ TEST(ChoiceLines, RefusalsSayWhatWasFoundAndExpected) {
   refused(R"({"question": "q", "choices": ["a", "b"]})", "names no right choice");
   refused(R"({"question": "q", "choices": ["a"], "answer": 0})", "holds 1 choices");
   refused(R"({"question": "q", "choices": ["a", " "], "answer": 0})", "is empty");
+  refused(R"({"question": "q", "choices": ["a", "a"], "answer": 0})",
+          "q.jsonl, line 2: its choices A and B are both 'a', the right answer; expected different ones");
+  refused(R"({"question": "q", "choices": ["b", "a ", "c", "a"], "answer": "D"})", "choices B and D are both 'a'");
   refused(R"({"question": "q", "choices": "a", "answer": 0})", "expected an array");
   refused(R"({"choices": ["a", "b"], "answer": 0})", "prompt");
   refused(R"({"question": "q", "options": ["a", "b"], "answer": "A", "answer_index": 1})", "expected the same");
@@ -99,6 +102,12 @@ TEST(ChoiceLines, RefusalsSayWhatWasFoundAndExpected) {
   refused(R"({"question": "q", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "E"})",
           "one of the labels");
   refused(R"({"Question": "q", "Correct Answer": "a", "Incorrect Answer 1": "b"})", "Incorrect Answer 2");
+}
+
+// MMLU and ARC are read as they were published, which is with these.
+TEST(ChoiceLines, EqualChoicesOfPublishedSetsAreTaken) {
+  EXPECT_EQ(read(R"({"question": "q", "subject": "s", "choices": ["a", "b", "a"], "answer": 2})").answer, "C");
+  EXPECT_EQ(read(R"({"question": "q", "choices": ["a", "b", "a"], "answer": 1})").answer, "B");
 }
 
 TEST(ChoiceAnswer, IsALetterHoweverItIsWritten) {

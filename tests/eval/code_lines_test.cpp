@@ -67,6 +67,34 @@ TEST(CodeLines, RefusalsSayWhatWasFoundAndWhatToDo) {
           "one of them");
 }
 
+// A call whose arguments or result are no JSON can never be right.
+TEST(CodeLines, CallsAreJson) {
+  const auto message = [](const std::string& input, const std::string& output) {
+    const std::string start = R"({"id": "1", "task": "t", "prompt": "p", "function": "f", "tests": [{"input": ")";
+    return parse_questions(start + input + R"(", "output": ")" + output + "\"}]}", "q.jsonl").status().message();
+  };
+  EXPECT_EQ(
+      message("abc", "9"),
+      "q.jsonl, line 1: tests[0].input: line 1 is no JSON: found 'abc', expected the arguments of the function, one a "
+      "line, a text in double quotes");
+  EXPECT_THAT(message("1\\n\\n2", "9"), HasSubstr("tests[0].input: line 2 is no JSON: found ''"));
+  EXPECT_THAT(message("1, 2", "9"), HasSubstr("line 1 is no JSON: found '1, 2'"));
+  EXPECT_THAT(message("1", "'a'"),
+              HasSubstr("q.jsonl, line 1: tests[0].output: is no JSON: found ''a'', expected what"));
+  EXPECT_THAT(message("1", "None"), HasSubstr("None as null"));
+  EXPECT_THAT(message("1", ""), HasSubstr("tests[0].output: is no JSON"));
+  EXPECT_EQ(message("", "9"), "") << "no arguments";
+  EXPECT_EQ(message(R"( \"abc\" \n[1, {\"a\": -Infinity}]\n)", "NaN"), "") << "what Python's json reads";
+  EXPECT_EQ(message(std::string(2000, '7'), std::string(2000, '7')), "") << "integers of any length";
+  const auto stored = parse_questions(
+      R"({"question_content": "q", "starter_code": "x", "public_test_cases": "[{\"input\": \"abc\", \"output\": \"9\"}]", "metadata": "{\"func_name\": \"g\"}"})",
+      "q.jsonl");
+  EXPECT_THAT(stored.status().message(), HasSubstr("public_test_cases: [0].input: line 1 is no JSON"));
+  const auto program = parse_questions(
+      R"({"id": "1", "task": "t", "prompt": "p", "tests": [{"input": "abc", "output": "'a'"}]})", "q.jsonl");
+  EXPECT_TRUE(program.ok()) << "a program reads and writes what it likes: " << program.status().message();
+}
+
 TEST(CodeQuestions, NeedASandbox) {
   std::vector<Question> questions(1);
   EXPECT_TRUE(check_code(questions, false).ok());

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <set>
 
+#include "eval/grader.h"
+
 namespace halfbyte {
 namespace {
 
@@ -27,6 +29,24 @@ TEST(Questions, AreReadLineByLine) {
   EXPECT_EQ((*questions)[1].target, 9);
 }
 
+TEST(Questions, ACountdownNeedsNoAnswer) {
+  const auto questions =
+      parse_questions(R"({"id": "a", "task": "countdown", "prompt": "p", "numbers": [4, 5], "target": 9})", "q.jsonl");
+  ASSERT_TRUE(questions.ok()) << questions.status().message();
+  EXPECT_TRUE(grade(questions->front(), "answer: 5+4=9"));
+  EXPECT_FALSE(grade(questions->front(), "answer: 5+4=10"));
+  EXPECT_FALSE(grade(questions->front(), "answer: ")) << "nothing is not the answer that is not there";
+}
+
+// The white space around the model's answer is taken away too.
+TEST(Questions, WhiteSpaceAroundAnAnswerDoesNotCount) {
+  const auto questions = parse_questions(R"({"id": "a", "task": "t", "prompt": "p", "answer": " 4 6\t\n"})", "q.jsonl");
+  ASSERT_TRUE(questions.ok()) << questions.status().message();
+  EXPECT_EQ(questions->front().answer, "4 6");
+  EXPECT_TRUE(grade(questions->front(), "<think>k</think>answer:  4 6 "));
+  EXPECT_FALSE(grade(questions->front(), "answer: 46"));
+}
+
 TEST(Questions, RefusalsNameTheLine) {
   const std::string good = R"({"id": "a", "task": "word", "prompt": "p", "answer": "1"})";
   const auto refused = [&](const std::string& second, const char* expected) {
@@ -35,13 +55,25 @@ TEST(Questions, RefusalsNameTheLine) {
     EXPECT_THAT(questions.status().message(), HasSubstr(expected));
     EXPECT_THAT(questions.status().message(), HasSubstr("q.jsonl, line 2"));
   };
-  refused("{", "line 2");
+  refused("{", "q.jsonl, line 2, column 2: expected");
+  refused("\xEF\xBB\xBF nonsense", "q.jsonl, line 2, column 2: expected");
   refused("[]", "line 2");
   refused(good, "comes twice");
   refused(R"({"id": "b", "task": "word", "prompt": "p"})", "answer");
   refused(R"({"id": "b", "task": "word", "prompt": "", "answer": "1"})", "prompt");
-  refused(R"({"id": "b", "task": "countdown", "prompt": "p", "answer": "1"})", "numbers");
-  refused(R"({"id": "b", "task": "countdown", "prompt": "p", "answer": "1", "numbers": [], "target": 1})", "numbers");
+  refused(R"({"id": "b", "task": "word", "prompt": "p", "answer": " \n"})", "answer: is empty");
+  refused(R"({"id": "b", "task": "word", "prompt": "p", "answer": "1\n2"})",
+          "answer: found several lines, expected one");
+  refused(R"({"id": "b", "task": "countdown", "prompt": "p"})", "numbers");
+  const auto countdown = [](const std::string& numbers) {
+    return R"({"id": "b", "task": "countdown", "prompt": "p", "target": 1, "numbers": )" + numbers + "}";
+  };
+  refused(countdown("[]"), "numbers: found a list of 0, expected 2 to 16 numbers");
+  refused(countdown("[1]"), "numbers: found a list of 1, expected 2 to 16 numbers");
+  refused(countdown(R"(["1", 2])"), "numbers[0]: found a string, expected an integer");
+  refused(countdown("[1, 1000000000]"), "numbers[1]: found 1000000000, expected an integer from 0 to 999999999");
+  refused(countdown("7"), "numbers: found an integer, expected an array");
+  refused(R"({"id": "b", "task": "countdown", "prompt": "p", "numbers": [1, 2]})", "target");
   refused(R"({"id": "b", "task": "word", "level": -1, "prompt": "p", "answer": "1"})", "level");
   EXPECT_FALSE(parse_questions("\n \n", "q.jsonl").ok());
   EXPECT_EQ(read_questions("no such file").status().code(), StatusCode::kNotFound);

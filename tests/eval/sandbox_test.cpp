@@ -311,6 +311,8 @@ TEST_F(SandboxTest, GradesCodeByItsTests) {
   EXPECT_TRUE(passes(method, "def add(xs, k): return tuple(x + k for x in xs)\n"));
   EXPECT_FALSE(passes(method, "def add(xs, k): return xs\n"));
   EXPECT_FALSE(passes(method, "def plus(xs, k): return xs\n"));
+  const CodeTests bare{.before = "", .checks = "", .function = "nine", .tests = {{"", "9"}, {" \n", "9"}}};
+  EXPECT_TRUE(passes(bare, "def nine(): return 9\n")) << "no arguments";
 }
 
 // What whoever started the grader did to its signals does not reach the code.
