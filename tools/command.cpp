@@ -276,7 +276,8 @@ std::string counted(uint64_t number, std::string_view noun) {
 
 Status read_size(const std::string& text, std::string_view flag, int64_t& value) {
   if (text.empty()) return {};
-  const bool negative = text.starts_with('-');  // which parse_size() takes for no size at all
+  // -1 is a number and no size, which is all that parse_size() would say.
+  const bool negative = text.size() > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9';
   if (!negative) {
     HB_ASSIGN(value, parse_size(text, flag));
   }
