@@ -284,7 +284,7 @@ def test_thinking_switch_without_one(halfbyte, tmp_path):
     ([], ["halfbyte --help"]),
     (["run", "MODEL", "Hi", "--temperature", "warm"], ["--temperature", "warm"]),
     (["run", "MODEL", "Hi", "--temperature", "-1"], ["temperature"]),
-    (["run", "MODEL", "Hi", "--top-p", "3"], ["top_p"]),
+    (["run", "MODEL", "Hi", "--top-p", "3"], ["--top-p: found '3'"]),
     (["run", "MODEL", "Hi", "--ctx", "12Q"], ["--ctx", "12Q"]),
     (["run", "MODEL", "Hi", "--max-tokens", "-5"], ["--max-tokens"]),
     (["run", "MODEL", "Hi", "--plan", "w2a2"], ["w2a2", "w4a16"]),
