@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/quote.h"
+#include "base/quote_path.h"
 #include "eval_commands.h"
 #include "eval_report.h"
 
@@ -40,7 +40,7 @@ Result<std::vector<NamedComparison>> compare_files(const CompareFlags& flags) {
   for (size_t i = 1; i < flags.files.size(); ++i) {
     HB_ASSIGN(const StoredResults other, read_results(flags.files[i]));
     auto comparison = compare_results(reference.results, other.results);
-    HB_TRY(comparison.status().with_context(quote(flags.files[i])));
+    HB_TRY(comparison.status().with_context(quote_path(flags.files[i])));
     const auto penalty = flags.rates.empty() ? std::optional<double>()
                                              : serving_penalty(*comparison, flags.rates.front(), flags.rates[i]);
     out.push_back(

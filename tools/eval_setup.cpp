@@ -1,9 +1,11 @@
 #include "eval_setup.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -53,6 +55,15 @@ Result<int64_t> code_memory(const EvalFlags& flags) {
   if (bytes < kLeastCodeMemory || bytes > kMostCodeMemory)
     return invalid_argument(fmt::format("--code-memory is {}, expected 64M to 1T", flags.code_memory));
   return bytes;
+}
+
+// "sums", "sums, words", or "5 tasks" where they are many.
+std::string task_names(std::span<const Question> questions) {
+  std::vector<std::string> names;
+  for (const Question& q : questions)
+    if (std::ranges::find(names, q.task) == names.end()) names.push_back(q.task);
+  constexpr size_t kMost = 4;
+  return names.size() > kMost ? counted(names.size(), "task") : fmt::format("{}", fmt::join(names, ", "));
 }
 
 // What is only scored needs choices.
@@ -121,6 +132,7 @@ void add_drawing_flags(Flags& flags, DrawingFlags& o) {
       ->check(whole_number(1, 1024))
       ->capture_default_str();
   flags.option("--seed", o.seed, "Each question's seed is made of it and the question's place in the file")
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
   flags.option("--temperature", o.temperature, "Instead of the model's")->check(CLI::Range(0.0, 100.0));
   flags.option("--top-p", o.top_p, "Instead of the model's")->check(CLI::Range(0.0, 1.0));
@@ -185,7 +197,7 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   setup.questions_path = std::move(chosen.path);
   setup.questions = std::move(chosen.questions);
   HB_TRY(change_prompts(flags, setup.questions));
-  setup.task = setup.questions.front().task;
+  setup.task = task_names(setup.questions);
   HB_ASSIGN(setup.form, parse_choices(flags.choices));
   if (setup.form) HB_TRY(check_choices(flags, setup.questions));
   HB_ASSIGN(setup.sandbox, code_sandbox(flags, setup.questions, std::move(sandbox)));
@@ -257,6 +269,7 @@ Result<EvalRun> run_eval(const EvalFlags& flags, EvalSetup& setup, const std::st
     run.results = std::make_unique<ResultsFile>();
   } else {
     HB_ASSIGN(run.results, ResultsFile::open(flags.out, settings_json(flags, setup)));
+    setup.options.keep_tokens = run.results->keeps_tokens();  // a file that has them is continued with them
   }
   ProgressBar bar(label, stderr, stderr_is_terminal() && !flags.quiet);
   const Stopwatch clock;

@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "base/cpu_features.h"
 #include "base/quote.h"
+#include "base/quote_path.h"
 #include "engine/cuda_api.h"
 #include "eval_commands.h"
 #include "eval_report.h"
 #include "halfbyte/version.h"
+#include "output_target.h"
 #include "text/tokenizer.h"
 
 namespace halfbyte::tools {
@@ -92,6 +93,10 @@ Result<std::vector<Task>> tasks_of(const std::string& text) {
       task.file = task.name;
       task.name = std::filesystem::path(task.file).stem().string();
     }
+    if (task.name.empty())
+      return invalid_argument(
+          fmt::format("--tasks: {} names no task; expected e.g. word:3+4 or aime.jsonl, with commas between them",
+                      part.empty() ? quote(text) + " has a part that" : quote(part)));
     if (colon != std::string::npos) {
       for (const std::string& level : split(part.substr(colon + 1), '+')) {
         int64_t value = 0;
@@ -126,12 +131,38 @@ std::string file_part(std::string text) {
   return text;
 }
 
+// Whole or not at all.
 Status write_file(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  return out ? Status() : invalid_argument(quote(path.string()) + ": cannot be written");
+  HB_ASSIGN(const auto out, OutputTarget::open(path.string(), "-o"));
+  return out->write(text);
 }
+
+// A folder with its parents, which go away again, those that were not there, where nothing comes into them.
+class MadeFolder {
+ public:
+  MadeFolder() = default;
+  MadeFolder(const MadeFolder&) = delete;
+  MadeFolder& operator=(const MadeFolder&) = delete;
+  ~MadeFolder() {
+    std::error_code failure;
+    for (const auto& path : made_)
+      if (!std::filesystem::remove(path, failure)) return;  // it holds something
+  }
+
+  Status make(const std::filesystem::path& folder) {
+    std::error_code failure;
+    const auto whole = std::filesystem::absolute(folder).lexically_normal();
+    for (auto path = whole.has_filename() ? whole : whole.parent_path();
+         !std::filesystem::exists(path, failure) && path.has_relative_path(); path = path.parent_path())
+      made_.push_back(path);
+    std::filesystem::create_directories(folder, failure);
+    if (!failure) return {};
+    return invalid_argument(fmt::format("{}: cannot be made: {}", quote_path(folder.string()), failure.message()));
+  }
+
+ private:
+  std::vector<std::filesystem::path> made_;  // the innermost first
+};
 
 // What the answers were computed by, on which they depend.
 Result<std::string> hardware_text(const EvalSetup& setup) {
@@ -158,11 +189,9 @@ class Sweep {
     HB_TRY(refuse_unused_flags(variants, tasks));
     policies_ = std::ranges::any_of(variants, &Variant::has_policy);
     of_folder_ = std::ranges::any_of(tasks, &Task::of_folder);
-    std::error_code failure;
-    std::filesystem::create_directories(flags_.folder, failure);
-    if (failure)
-      return invalid_argument(fmt::format("{}: cannot be made: {}", quote(flags_.folder), failure.message()));
     HB_TRY(check_questions(tasks, variants.front()));
+    MadeFolder folder;
+    HB_TRY(folder.make(flags_.folder));
     SweepReport report;
     for (const Task& task : tasks) {
       HB_TRY(run_task(task, variants, report));
@@ -189,7 +218,7 @@ class Sweep {
     HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
     for (const Task& task : tasks) {
       const auto chosen = choose_questions(flags_for(task, variant).questions, path);
-      HB_TRY(chosen.status().with_context("--tasks " + task.name));
+      HB_TRY(chosen.status().with_context("--tasks"));
       HB_ASSIGN(SharedSandbox sandbox, code_sandbox(flags_.eval, chosen->questions, sandbox_));
       if (sandbox) sandbox_ = std::move(sandbox);
     }
@@ -207,6 +236,7 @@ class Sweep {
     }
     (task.file.empty() ? f.questions.task : f.questions.questions) = task.file.empty() ? task.name : task.file;
     f.questions.levels = task.levels;
+    f.questions.in_sweep = true;
     f.model.plan = variant.plan;
     std::string name = task.name;
     for (const int64_t level : task.levels) name += "-" + std::to_string(level);
@@ -225,6 +255,7 @@ class Sweep {
     EvalFlags first = flags_for(task, variants.front());
     first.keep_tokens = flags_.forced > 0;
     HB_ASSIGN(EvalSetup reference, prepare_eval(first, sandbox_));
+    HB_TRY(check_token_ids(first, reference, variants.front()));
     HB_ASSIGN(hardware_, hardware_text(reference));
     HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, variants.front())));
     report.tasks.push_back({title_of(task, reference), {}});
@@ -262,6 +293,22 @@ class Sweep {
       forced_.back().push_back(std::move(tokens));
     }
     return {};
+  }
+
+  // Teacher forcing reads the token ids of the reference, which results lack that were made for another plan's comparison.
+  Status check_token_ids(const EvalFlags& first, const EvalSetup& reference, const Variant& variant) const {
+    std::error_code failure;
+    if (!first.keep_tokens || !std::filesystem::exists(first.out, failure)) return {};
+    const auto there = read_results(first.out);
+    EvalFlags without = first;
+    without.keep_tokens = false;
+    // What else may be wrong with the file is said where it is opened.
+    if (!there.ok() || there->settings_json != settings_json(without, reference)) return {};
+    return invalid_argument(
+        fmt::format("{}: has no token ids, which --forced {} reads of the reference, {}, the first of --plans; begin "
+                    "--plans with the plan that was first when the folder was begun, give --forced 0, or name another "
+                    "folder",
+                    quote_path(first.out), flags_.forced, quote(variant.name)));
   }
 
   std::string label(const Task& task, const Variant& variant) const { return task.name + " " + variant.name; }
@@ -361,7 +408,8 @@ class Sweep {
   Status write(SweepReport& report) const {
     HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
     report.title = flags_.title;
-    report.facts = {fmt::format("model {}, halfbyte {}, commit {}", quote(path), version(), build_commit()), hardware_,
+    report.facts = {fmt::format("model {}, halfbyte {}, commit {}", quote_path(path), version(), build_commit()),
+                    hardware_,
                     fmt::format("plans: {}; the first is the reference of every change and ratio", flags_.plans),
                     fmt::format("{}{} a question, seed {}, longest answer {}",
                                 of_folder_ ? "split " + flags_.eval.questions.split + ", " : "",

@@ -10,14 +10,13 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/quote.h"
+#include "base/quote_path.h"
 #include "command.h"
 
 namespace halfbyte::tools {
 namespace fs = std::filesystem;
-
 Status OutputTarget::failed(const char* what, int error) const {
-  const std::string text = fmt::format("{}: {}: {}", quote(path_), what, std::strerror(error));
+  const std::string text = fmt::format("{}: {}: {}", quote_path(path_), what, std::strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG)
     return resource_exhausted(text + "; make room and start again");
   return invalid_argument(text);

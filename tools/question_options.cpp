@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/quote.h"
+#include "base/quote_path.h"
 
 namespace halfbyte::tools {
 namespace {
@@ -35,9 +36,12 @@ Result<std::string> questions_path(const QuestionOptions& options, const std::st
     const std::string name = file.path().filename().string();
     if (name.ends_with(ending)) tasks.insert(name.substr(0, name.size() - ending.size()));
   }
-  return not_found(fmt::format("--task {}: there is no file {}; {}name a file with --questions FILE",
-                               quote(options.task), quote(path),
-                               tasks.empty() ? "" : fmt::format("there are {}; ", fmt::join(tasks, ", "))));
+  if (!std::filesystem::exists(model, failure))
+    return not_found(quote_path(model) + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
+  return not_found(fmt::format(
+      "{}{}: there is no file {}; {}{}", options.in_sweep ? "" : "--task ", quote(options.task), quote_path(path),
+      tasks.empty() ? "" : fmt::format("there are {}; ", fmt::join(tasks, ", ")),
+      options.in_sweep ? "the name of a question file ends in .jsonl" : "name a file with --questions FILE"));
 }
 
 std::string levels_of(std::span<const Question> questions) {
@@ -50,8 +54,10 @@ Status keep_some(const QuestionOptions& options, std::vector<Question>& question
   if (!options.levels.empty()) {
     for (const int64_t level : options.levels) {
       if (std::ranges::find(questions, level, &Question::level) != questions.end()) continue;
-      return invalid_argument(
-          fmt::format("--levels: no question has level {}, there are {}", level, levels_of(questions)));
+      return invalid_argument(fmt::format(
+          "{}: no question has level {}, there are {}",
+          options.in_sweep ? quote_path(options.task.empty() ? options.questions : options.task) : "--levels", level,
+          levels_of(questions)));
     }
     std::erase_if(questions, [&](const Question& q) {
       return std::ranges::find(options.levels, q.level) == options.levels.end();
@@ -79,7 +85,7 @@ Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const s
       std::ranges::none_of(chosen.questions, &Question::order_drawn))
     return invalid_argument(
         fmt::format("--order-seed has no effect: the choices of {} have an order, or there are none; leave it out",
-                    quote(chosen.path)));
+                    quote_path(chosen.path)));
   return chosen;
 }
 
@@ -93,6 +99,7 @@ void add_question_flags(Flags& flags, QuestionOptions& o) {
   flags.option("--limit", o.limit, "At most this many questions, spread over the file")
       ->check(whole_number(1, 1'000'000'000));
   flags.option("--order-seed", o.order_seed, "Seed of the order of choices that have none in their file (GPQA)")
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
 }
 

@@ -15,6 +15,7 @@ struct QuestionOptions {
   std::vector<int64_t> levels;
   int64_t limit = 0;        // 0: all
   uint64_t order_seed = 0;  // of choices without an order
+  bool in_sweep = false;  // --tasks of a sweep names task or file and levels: what is wrong is said without other flags
   bool given() const { return !task.empty() || !questions.empty(); }
 };
 

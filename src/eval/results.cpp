@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "base/quote.h"
+#include "base/quote_path.h"
 #include "eval/json_line.h"
 #include "io/read_file.h"
 
@@ -24,7 +25,7 @@ namespace {
 
 Status file_error(const std::string& path, const char* what) {
   const int error = errno;
-  const std::string text = fmt::format("{}: {}: {}", quote(path), what, std::strerror(error));
+  const std::string text = fmt::format("{}: {}: {}", quote_path(path), what, std::strerror(error));
   return error == ENOSPC || error == EDQUOT ? resource_exhausted(text + "; free some disk space and start again")
                                             : invalid_argument(text);
 }
@@ -162,13 +163,21 @@ void add_differences(const std::string& name, const Json* there, const Json* now
   }
 }
 
-// How the first line of a results file differs from the one that is expected; empty: it does not.
+bool asks_for_tokens(std::string_view settings) {
+  const Json all = Json::parse(settings, nullptr, /*allow_exceptions=*/false);
+  const Json* keep = all.is_object() ? member(all, "keep_tokens") : nullptr;
+  return keep != nullptr && *keep == true;
+}
+
+// How the first line of a results file differs from the one that is expected; empty: it does not, but for token ids that it
+// has and nobody asks for.
 std::string difference(std::string_view found, const std::string& expected) {
   if (found == expected) return "";
-  const Json there = Json::parse(found, nullptr, /*allow_exceptions=*/false);
+  Json there = Json::parse(found, nullptr, /*allow_exceptions=*/false);
   const Json now = Json::parse(expected, nullptr, /*allow_exceptions=*/false);
   if (!there.is_object() || !there.contains("halfbyte_eval") || !now.is_object())
     return "found " + quote(found, 100) + ", expected results of halfbyte eval";
+  if (!asks_for_tokens(expected) && asks_for_tokens(found)) there.erase("keep_tokens");
   std::vector<std::string> all;
   add_differences("", &there, &now, all);
   return fmt::format("{}", fmt::join(all, ", "));
@@ -178,11 +187,11 @@ std::string difference(std::string_view found, const std::string& expected) {
 
 Result<StoredResults> read_results(const std::string& path) {
   HB_ASSIGN(const auto bytes, read_small_file(path));
-  if (!bytes) return not_found(quote(path) + ": there is no such file");
+  if (!bytes) return not_found(quote_path(path) + ": there is no such file");
   const std::string_view text = std::string_view(*bytes).substr(0, bytes->find_last_of('\n') + 1);
   const size_t first = text.find('\n');
   if (!text.starts_with(R"({"halfbyte_eval":)"))
-    return invalid_argument(quote(path) + ": is no results file of halfbyte eval");
+    return invalid_argument(quote_path(path) + ": is no results file of halfbyte eval");
   StoredResults out{std::string(text.substr(0, first)), {}};
   HB_TRY(read_lines(text.substr(first + 1), path, out.results));
   return out;
@@ -201,8 +210,8 @@ Status ResultsFile::hold() {
   file_ = std::make_unique<FileDescriptor>(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
   if (file_->get() < 0) return file_error(path_, "cannot be written");
   if (::flock(file_->get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return invalid_argument(
-        fmt::format("{}: another halfbyte eval is writing it; wait for it to end, or name another file", quote(path_)));
+    return invalid_argument(fmt::format(
+        "{}: another halfbyte eval is writing it; wait for it to end, or name another file", quote_path(path_)));
   return {};
 }
 
@@ -217,20 +226,25 @@ Status ResultsFile::read_existing(const std::string& settings_json) {
     const std::string_view first = rest.substr(0, rest.find('\n'));
     if (!first.starts_with('{')) {
       return invalid_argument(fmt::format("{}: is no results file of halfbyte eval, found {}; name another file",
-                                          quote(path_), quote(first, 100)));
+                                          quote_path(path_), quote(first, 100)));
     }
     if (const std::string other = difference(first, settings_json); !other.empty()) {
-      return invalid_argument(fmt::format(
-          "{}: holds results of other settings, so it is not continued: {}; name another file", quote(path_), other));
+      return invalid_argument(
+          fmt::format("{}: holds results of other settings, so it is not continued: {}; name another file",
+                      quote_path(path_), other));
     }
+    keeps_tokens_ = asks_for_tokens(first);
     rest.remove_prefix(first.size() + 1);
   } else if (!text.empty() && !std::string_view(settings_json).starts_with(text)) {
-    return invalid_argument(fmt::format("{}: is no results file of halfbyte eval; name another file", quote(path_)));
+    return invalid_argument(
+        fmt::format("{}: is no results file of halfbyte eval; name another file", quote_path(path_)));
   }
   HB_TRY(read_lines(rest, path_, results_));
   if (::ftruncate(file_->get(), static_cast<off_t>(whole)) != 0) return file_error(path_, "cannot be cut");
   if (::lseek(file_->get(), 0, SEEK_END) < 0) return file_error(path_, "cannot be continued");
-  return whole == 0 ? write_line(settings_json) : Status();
+  if (whole > 0) return {};
+  keeps_tokens_ = asks_for_tokens(settings_json);
+  return write_line(settings_json);
 }
 
 Status ResultsFile::write_line(const std::string& line) {

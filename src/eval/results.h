@@ -45,8 +45,9 @@ Result<StoredResults> read_results(const std::string& path);
 class ResultsFile {
  public:
   // `settings_json`: one line that says everything the results depend on. A file that exists must begin with it and is
-  // continued; an unfinished last line is cut off. kInvalidArgument when its settings are others, it is something else, or
-  // another process is writing it.
+  // continued; an unfinished last line is cut off. One whose results have token ids, which the settings do not ask for, is
+  // taken too: see keeps_tokens(). kInvalidArgument when its settings are others, it is something else, or another process
+  // is writing it.
   static Result<std::unique_ptr<ResultsFile>> open(const std::string& path, const std::string& settings_json);
   // Results in memory only.
   ResultsFile() = default;
@@ -56,6 +57,8 @@ class ResultsFile {
   void close() { file_.reset(); }
   const std::vector<SampleResult>& results() const { return results_; }
   const std::string& path() const { return path_; }  // "" in memory
+  // Whether its settings say that results have token ids; what is appended must have them then.
+  bool keeps_tokens() const { return keeps_tokens_; }
 
  private:
   Status hold();
@@ -65,6 +68,7 @@ class ResultsFile {
   std::string path_;
   std::unique_ptr<FileDescriptor> file_;
   std::vector<SampleResult> results_;
+  bool keeps_tokens_ = false;
 };
 
 }  // namespace halfbyte

@@ -3,6 +3,7 @@
 import array
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import subprocess
@@ -104,3 +105,22 @@ def smollm2():
     if not found or not os.path.exists(found[0]):
         pytest.skip("SmolLM2 is not here: scripts/get-model smollm2")
     return found[0]
+
+
+@pytest.fixture(scope="session")
+def answerer(tmp_path_factory):
+    """Says "<think>k</think>answer: 7"."""
+    chains = tiny_chat.CHAINS
+    tiny_chat.CHAINS = [["\n", "<think>", "k", "</think>", *"answer: 7", "<|im_end|>"], ["z", "y", "z"]]
+    try:
+        return tiny_chat.write_model(tmp_path_factory.mktemp("eval") / "model")
+    finally:
+        tiny_chat.CHAINS = chains
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "level": i % 2 + 1, "prompt": f"What is {i}?",
+                                        "answer": "7" if i % 4 else "8"}) + "\n" for i in range(12)))
+    return path

@@ -17,25 +17,6 @@ import tiny_chat
 from conftest import BINARY, PATIENCE, ROOT, clean_environment
 
 
-@pytest.fixture(scope="session")
-def answerer(tmp_path_factory):
-    """Says "<think>k</think>answer: 7"."""
-    chains = tiny_chat.CHAINS
-    tiny_chat.CHAINS = [["\n", "<think>", "k", "</think>", *"answer: 7", "<|im_end|>"], ["z", "y", "z"]]
-    try:
-        return tiny_chat.write_model(tmp_path_factory.mktemp("eval") / "model")
-    finally:
-        tiny_chat.CHAINS = chains
-
-
-@pytest.fixture
-def questions(tmp_path):
-    path = tmp_path / "q.jsonl"
-    path.write_text("".join(json.dumps({"id": f"q{i}", "task": "sums", "level": i % 2 + 1, "prompt": f"What is {i}?",
-                                        "answer": "7" if i % 4 else "8"}) + "\n" for i in range(12)))
-    return path
-
-
 def ask(halfbyte, model, questions, *more):
     r = halfbyte("eval", model, "--questions", questions, "--plan", "bf16", "--json", *more)
     assert r.code == 0, r.err
@@ -319,13 +300,16 @@ def test_what_there_is_to_choose_from_is_said(halfbyte, answerer, questions):
     (["--tasks", "Q", "--plans", "bf16@reset,w4a4@reset", "--temperature", "1"], ["--temperature has no effect where each of --plans names a policy"]),
     (["--tasks", "Q", "--python", "python3"], ["--python has no effect without --allow-code"]),
     (["--tasks", "Q", "--forced", "many"], ["--forced", "see halfbyte eval sweep --help"]),
-    (["--tasks", "nothing"], ["--tasks nothing: ", "nothing-validation.jsonl"]),
-    (["--tasks", "Q:1+9"], ["--tasks q: ", "no question has level 9, there are 1, 2"]),
+    (["--tasks", "nothing"], ["--tasks: 'nothing': there is no file", "nothing-validation.jsonl'; ", "the name of a question file ends in .jsonl"]),
+    (["--tasks", "Q:1+9"], ["--tasks: 'Q': no question has level 9, there are 1, 2"]),
+    (["--tasks", ":1"], ["--tasks: ':1' names no task; expected e.g. word:3+4"]),
+    (["--tasks", "Q,"], ["--tasks: ", " has a part that names no task"]),
+    (["--tasks", "Q", "--max-tokens", "1M"], ["lower --max-tokens"]),
 ])
 def test_what_a_sweep_refuses(halfbyte, answerer, questions, tmp_path, arguments, words):
-    r = halfbyte("eval", "sweep", answerer, *[a.replace("Q", str(questions)) for a in arguments], "-o", tmp_path / "s")
-    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1 and all(word in r.err for word in words), r.err
-    assert not list(tmp_path.glob("s/*.jsonl"))
+    r = halfbyte("eval", "sweep", answerer, *[a.replace("Q", str(questions)) for a in arguments], "-o", tmp_path / "s" / "deep")
+    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1 and all(word.replace("Q", str(questions)) in r.err for word in words), r.err
+    assert not (tmp_path / "s").exists(), "no empty folder stays"
 
 
 def test_a_variable_for_other_runs_is_not_refused(halfbyte, answerer, questions, tmp_path):
@@ -503,7 +487,7 @@ def test_benchmark_lines_are_read_as_published(halfbyte, answerer, tmp_path):
              {"problem": "Find $x$.", "answer": "\\frac{14}{2}", "level": 2}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = ask(halfbyte, answerer, path)
-    assert out["task"] == "gsm8k" and out["accuracy"] == pytest.approx(2 / 3)
+    assert out["task"] == "gsm8k, math" and out["accuracy"] == pytest.approx(2 / 3)
 
 
 def test_choices_by_likelihood(halfbyte, answerer, tmp_path):
