@@ -349,7 +349,7 @@ class Reproduction:
         out = [percent(result["accuracy"], result["ci95"])]
         if "versus" in result:
             v = result["versus"]
-            if v["ctir"]["mean"] > 0:  # 0: nobody reasoned
+            if v["ctir"]:  # none where the reference did not reason
                 out.append(f"CTIR {v['ctir']['mean']:.3f}")
             out.append(f"tokens saved {100 * v['tokens_saved']['mean']:.2f}%")
         return out

@@ -18,6 +18,11 @@ std::string with_interval(const Interval& i, const char* format) {
   return fmt::format(fmt::runtime(fmt::format("{0} [{0}, {0}]", format)), i.mean, i.low, i.high);
 }
 
+// "" for none.
+std::string with_interval(const std::optional<Interval>& i, const char* format) {
+  return i ? with_interval(*i, format) : "";
+}
+
 Json interval_json(const Interval& i) {
   return {{"mean", i.mean}, {"ci95", {i.low, i.high}}};
 }
@@ -62,10 +67,11 @@ std::string accuracy_table(const TaskResults& task) {
     const std::string rate = p.tokens_per_s > 0 ? fmt::format(" {:.0f}", p.tokens_per_s) : "";
     if (p.versus) {
       const Comparison& c = *p.versus;
-      out += fmt::format(" {} | {:.0f} | {} | {:.3f} | {} | {:.1f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |{} |{} |\n",
+      out += fmt::format(" {} | {:.0f} | {} | {} | {} | {:.1f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} |{} |{} |\n",
                          with_interval(c.change, "{:+.3f}"), p.own.reasoning_tokens, with_interval(c.ctir, "{:.3f}"),
-                         c.paired_ratio, with_interval(c.tokens_saved, "{:+.3f}"), c.other.steps, c.other.repeated,
-                         c.other.alike, c.other.truncated, c.other.looped, rate,
+                         c.paired_ratio ? fmt::format("{:.3f}", *c.paired_ratio) : "",
+                         with_interval(c.tokens_saved, "{:+.3f}"), c.other.steps, c.other.repeated, c.other.alike,
+                         c.other.truncated, c.other.looped, rate,
                          p.serving_penalty ? fmt::format(" {:.3f}", *p.serving_penalty) : "");
     } else {
       const PlanResult* other = task.plans.size() > 1 ? &task.plans[1] : nullptr;
@@ -224,7 +230,7 @@ std::string task_figures(const TaskResults& task) {
   for (const PlanResult& p : task.plans) {
     accuracy.push_back({p.plan, p.own.accuracy});
     if (p.versus) change.push_back({p.plan, p.versus->change});
-    if (p.versus) ctir.push_back({p.plan, p.versus->ctir});
+    if (p.versus && p.versus->ctir) ctir.push_back({p.plan, *p.versus->ctir});
     if (!p.forced) continue;
     const ForcedSummary& s = *p.forced;
     error.push_back({p.plan, {s.symbolic_error, s.symbolic_error, s.symbolic_error}});
@@ -287,8 +293,8 @@ Json comparison_json(const Comparison& c) {
   return {{"questions", c.questions},
           {"samples", c.samples},
           {"change", interval_json(c.change)},
-          {"ctir", interval_json(c.ctir)},
-          {"paired_ratio", c.paired_ratio},
+          {"ctir", c.ctir ? interval_json(*c.ctir) : Json()},
+          {"paired_ratio", c.paired_ratio ? Json(*c.paired_ratio) : Json()},
           {"tokens_saved", interval_json(c.tokens_saved)},
           {"reference", side_json(c.reference)},
           {"other", side_json(c.other)},
@@ -364,7 +370,7 @@ std::string comparison_text(const NamedComparison& compared) {
       "{}: {}, {} in both\n"
       "{}"
       "accuracy          {:.4f} -> {:.4f}   {}\n"
-      "reasoning tokens  {:.1f} -> {:.1f}   CTIR {}, paired {:.3f}\n"
+      "reasoning tokens  {:.1f} -> {:.1f}{}\n"
       "tokens saved      {}\n"
       "steps             {:.2f} -> {:.2f}\n"
       "repeated 4-grams  {:.4f} -> {:.4f}\n"
@@ -374,9 +380,12 @@ std::string comparison_text(const NamedComparison& compared) {
       compared.name, counted(c.questions, "question"), counted(c.samples, "sample"),
       compared.note.empty() ? "" : "note: " + compared.note + "\n", c.reference.accuracy, c.other.accuracy,
       with_interval(c.change, "{:+.4f}"), c.reference.reasoning_tokens, c.other.reasoning_tokens,
-      with_interval(c.ctir, "{:.3f}"), c.paired_ratio, with_interval(c.tokens_saved, "{:+.3f}"), c.reference.steps,
-      c.other.steps, c.reference.repeated, c.other.repeated, c.reference.alike, c.other.alike, c.reference.truncated,
-      c.other.truncated, c.reference.looped, c.other.looped);
+      c.ctir && c.paired_ratio
+          ? fmt::format("   CTIR {}, paired {:.3f}", with_interval(*c.ctir, "{:.3f}"), *c.paired_ratio)
+          : "",
+      with_interval(c.tokens_saved, "{:+.3f}"), c.reference.steps, c.other.steps, c.reference.repeated,
+      c.other.repeated, c.reference.alike, c.other.alike, c.reference.truncated, c.other.truncated, c.reference.looped,
+      c.other.looped);
   if (compared.serving_penalty) out += fmt::format("serving penalty   {:.3f}\n", *compared.serving_penalty);
   for (const LengthBin& b : c.by_length)
     out += fmt::format("{:5} to {:5}    {:.4f} -> {:.4f}   ({})\n", b.from, b.to, b.reference, b.other,

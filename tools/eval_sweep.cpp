@@ -397,7 +397,7 @@ class Sweep {
       } else if (auto versus = compare_results(first, pooled); versus.ok()) {
         std::vector<TaskFiles> files;
         for (const auto& task : results_) files.push_back({task[0], task[p]});
-        if (const auto ctir = mean_ctir(files); ctir.ok()) versus->ctir = *ctir;
+        if (const auto ctir = mean_ctir(files); ctir.ok() && versus->ctir) versus->ctir = *ctir;
         row.versus = std::move(*versus);
       }
       all.plans.push_back(std::move(row));

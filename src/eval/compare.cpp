@@ -104,24 +104,27 @@ Result<Comparison> compare_results(std::span<const SampleResult> reference, std:
   if (questions.empty()) return no_shared_sample();
   Comparison out;
   out.questions = static_cast<int64_t>(questions.size());
+  double ratios = 0;
   for (const auto& pairs : questions) {
     for (const Pair& p : pairs) {
       ++out.samples;
       add(*p.reference, out.reference);
       add(*p.other, out.other);
-      out.paired_ratio += static_cast<double>(std::max<int64_t>(p.other->reasoning_tokens, 1)) /
-                          static_cast<double>(std::max<int64_t>(p.reference->reasoning_tokens, 1));
+      ratios += static_cast<double>(std::max<int64_t>(p.other->reasoning_tokens, 1)) /
+                static_cast<double>(std::max<int64_t>(p.reference->reasoning_tokens, 1));
     }
   }
   const auto n = static_cast<double>(out.samples);
   divide(out.reference, n);
   divide(out.other, n);
-  out.paired_ratio /= n;
   auto [before, after] = per_question(questions, [](const SampleResult& r) { return r.points(); });
   std::transform(after.begin(), after.end(), before.begin(), after.begin(), std::minus<>());
   out.change = bootstrap_mean(after, draws);
-  const auto length = per_question(questions, reasoning_tokens);
-  out.ctir = bootstrap_ratio(length.second, length.first, draws);
+  if (out.reference.reasoning_tokens > 0) {
+    const auto length = per_question(questions, reasoning_tokens);
+    out.ctir = bootstrap_ratio(length.second, length.first, draws);
+    out.paired_ratio = ratios / n;
+  }
   const auto tokens = per_question(questions, [](const SampleResult& r) { return static_cast<double>(r.tokens); });
   const Interval ratio = bootstrap_ratio(tokens.second, tokens.first, draws);
   out.tokens_saved = {1 - ratio.mean, 1 - ratio.high, 1 - ratio.low};

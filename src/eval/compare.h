@@ -30,11 +30,12 @@ struct LengthBin {
 struct Comparison {
   int64_t questions = 0, samples = 0;  // in both files; samples in all
   Side reference, other;
-  Interval change;          // of the accuracy
-  Interval ctir;            // ratio of the mean reasoning tokens (chain-of-thought token inflation, arXiv 2606.25519)
-  double paired_ratio = 0;  // mean over samples of the ratio of their reasoning tokens
-  Interval tokens_saved;    // 1 - ratio of the mean tokens, reasoning and answer (ResServe)
-  std::vector<LengthBin> by_length;  // quarters of the samples
+  Interval change;                     // of the accuracy
+  std::optional<Interval> ctir;        // ratio of the mean reasoning tokens (chain-of-thought token inflation, arXiv
+                                       // 2606.25519); none where the reference has no reasoning
+  std::optional<double> paired_ratio;  // mean over samples of the ratio of their reasoning tokens; likewise
+  Interval tokens_saved;               // 1 - ratio of the mean tokens, reasoning and answer (ResServe)
+  std::vector<LengthBin> by_length;    // quarters of the samples
 };
 
 // Intervals: 95%, from `draws` resamplings of the questions. invalid_argument when the files share no sample.
@@ -49,7 +50,8 @@ std::optional<double> serving_penalty(const Comparison& comparison, double refer
 struct TaskFiles {
   std::span<const SampleResult> reference, other;
 };
-// CTIR over several tasks: the plain mean of each one's (arXiv 2606.25519). Fails as compare_results.
+// CTIR over several tasks: the plain mean of each one's (arXiv 2606.25519), of those that have one; 0 where none has. Fails as
+// compare_results.
 Result<Interval> mean_ctir(std::span<const TaskFiles> tasks, int draws = 10'000);
 
 }  // namespace halfbyte

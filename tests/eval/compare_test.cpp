@@ -32,14 +32,26 @@ TEST(Compare, PairsSamplesByQuestionAndNumber) {
   EXPECT_DOUBLE_EQ(c->change.mean, (-.5 + 1) / 2);
   EXPECT_DOUBLE_EQ(c->change.low, -.5);
   EXPECT_DOUBLE_EQ(c->change.high, 1);
-  EXPECT_DOUBLE_EQ(c->ctir.mean, (100.0 + 300) / (100 + 200));  // means a question
-  EXPECT_DOUBLE_EQ(c->paired_ratio, (.5 + 1.5 + 1.5) / 3);
+  EXPECT_DOUBLE_EQ(c->ctir->mean, (100.0 + 300) / (100 + 200));  // means a question
+  EXPECT_DOUBLE_EQ(*c->paired_ratio, (.5 + 1.5 + 1.5) / 3);
   EXPECT_DOUBLE_EQ(c->tokens_saved.mean, 1 - (110.0 + 310) / (110 + 210));
   EXPECT_LE(c->tokens_saved.low, c->tokens_saved.mean);
   EXPECT_DOUBLE_EQ(c->reference.accuracy, 2.0 / 3);
   ASSERT_EQ(c->by_length.size(), 3u);
   EXPECT_EQ(c->by_length.back().from, 200);
   EXPECT_DOUBLE_EQ(c->by_length.back().other, 1);
+}
+
+TEST(Compare, NobodyWhoReasonsHasNoRatio) {
+  const auto c =
+      compare_results(std::vector{sample("a", 0, true, 0, 10)}, std::vector{sample("a", 0, true, 5, 20)}, 100);
+  ASSERT_TRUE(c.ok());
+  EXPECT_FALSE(c->ctir || c->paired_ratio);
+  EXPECT_DOUBLE_EQ(c->tokens_saved.mean, -1);
+  const auto back =
+      compare_results(std::vector{sample("a", 0, true, 5, 20)}, std::vector{sample("a", 0, true, 0, 10)}, 100);
+  ASSERT_TRUE(back.ok());
+  EXPECT_TRUE(back->ctir && back->paired_ratio);
 }
 
 TEST(Compare, FilesThatShareNothingAreRefused) {

@@ -65,7 +65,7 @@ def test_every_task_of_a_file_is_named(halfbyte, answerer, tmp_path):
     for count, name in ((2, "t0, t1"), (5, "5 tasks")):
         path.write_text("".join(json.dumps({"id": f"q{i}", "task": f"t{i % count}", "prompt": f"{i}?", "answer": "7"}) + "\n" for i in range(6)))
         ask = ("eval", answerer, "--questions", path, "--plan", "bf16")
-        assert halfbyte(*ask).out.startswith(f"{name}, plan bf16: 6 questions")
+        assert halfbyte(*ask).out.startswith(f"{name}, plan bf16 (")
         assert json.loads(halfbyte(*ask, "--json").out)["task"] == name
 
 
@@ -76,3 +76,15 @@ def test_a_path_is_shown_whole_and_a_missing_model_is_said(halfbyte, answerer, t
     folder.mkdir()
     r = halfbyte("eval", folder, "--task", "chain")
     assert r.code == 2 and f"there is no file '{folder}/questions/chain-validation.jsonl'" in r.err, r.err
+
+
+def test_no_reasoning_has_no_ratio(halfbyte, tmp_path):
+    lines = ['{"halfbyte_eval":2,"seed":0}']
+    lines += [json.dumps({"id": f"q{i}", "sample": 0, "correct": True, "answer": "7", "prompt_tokens": 5, "reasoning_tokens": 0, "tokens": 9, "truncated": False,
+                          "looped": False, "steps": 0, "repeated": 0.0, "alike": 0.0}) for i in range(3)]
+    path = tmp_path / "r.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    text = halfbyte("eval", "compare", path, path)
+    assert text.code == 0 and "reasoning tokens  0.0 -> 0.0\n" in text.out and "CTIR" not in text.out and "paired" not in text.out, text.err + text.out
+    compared = json.loads(halfbyte("eval", "compare", path, path, "--json").out)["compared"][0]
+    assert compared["ctir"] is None and compared["paired_ratio"] is None and compared["tokens_saved"]["mean"] == 0
