@@ -80,14 +80,6 @@ HB_ALWAYS_INLINE void prefetch_step(const std::byte* at) {
   }
 }
 
-// Tiles 0 to 3: sums; 4: activations; 6, 7: weights. (5 has rows because a tile without any may have no width.)
-HB_ALWAYS_INLINE void configure_few(int64_t rows) {
-  amx::TileConfig config;
-  for (int tile = 0; tile < 6; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
-  config.rows[6] = config.rows[7] = 16;
-  amx::load_config(config);
-}
-
 // Sums of all rows and kPairs pairs of tiles -> sums [kPairs][2][16][16].
 template <int kPairs>
 HB_ALWAYS_INLINE void multiply_pairs(const LinearCall& call, const std::byte* const (&pair)[kStreams], float* sums) {
@@ -123,12 +115,9 @@ HB_ALWAYS_INLINE void multiply_pairs(const LinearCall& call, const std::byte* co
 // Sums of one pair of tiles -> y.
 HB_ALWAYS_INLINE void store_pair(const LinearCall& call, const float* sums, int64_t first) {
   for (int64_t at = first; at < first + kPairRows && at < call.n_end; at += kTileRows, sums += 256) {
-    const int64_t left = call.n_end - at;
-    const auto mask = static_cast<__mmask16>(left >= kTileRows ? 0xFFFF : (1 << left) - 1);
     for (int64_t m = 0; m < call.rows; ++m) {
-      __m512 out = _mm512_loadu_ps(sums + m * 16);
-      if (call.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(mask, call.bias + at));
-      _mm512_mask_storeu_ps(call.y + m * call.ldy + at, mask, out);
+      avx512::store_outputs(_mm512_loadu_ps(sums + m * 16), call.bias != nullptr ? call.bias + at : nullptr,
+                            call.n_end - at, call.y + m * call.ldy + at);
     }
   }
 }
@@ -138,7 +127,7 @@ void run_few(const LinearCall& call) {
   const int64_t pair_bytes = tile_steps(call.k) * kPairStepBytes;
   const auto pair_at = [&](int64_t first) HB_INLINE_LAMBDA { return call.packed + first / kPairRows * pair_bytes; };
   const int64_t part = (call.n_end - call.n_begin + kPairRows - 1) / kPairRows / kStreams * kPairRows;
-  configure_few(call.rows);
+  amx::configure_one(call.rows, kTileStep);
   int64_t first = call.n_begin;
   for (; first < call.n_begin + part; first += kPairRows) {
     multiply_pairs<2>(call, {pair_at(first), pair_at(first + part)}, sums);

@@ -24,7 +24,7 @@ namespace halfbyte::cpu::amx {
 
 inline constexpr int64_t kMaxDecodeRows = 16;
 // Fewer rows run on AVX-512: a product costs the same for 3 rows as for 16, and storing its sums 16 cycles more. At 16
-// rows tiles take four fifths of AVX-512's time (bench/results/cpu_decode_rows_2026-11-30.md).
+// rows tiles take four fifths of the time of two passes of 8 (bench/results/cpu_decode_rows_2026-11-30.md).
 template <class L, int kPieces>
 inline constexpr int64_t kFewestRows = L::kNvfp4 || kPieces == 1 ? 9 : 8;
 static_assert(kMaxDecodeRows <= avx512::kMaxTokens);
@@ -50,14 +50,6 @@ struct LinearDecode {
     int64_t row_bytes, rows, blocks;
     const float* scales[kMaxDecodeRows];  // of the rows' blocks: used where they are not in the values (MXFP4)
   };
-
-  static HB_ALWAYS_INLINE void configure_decode(int64_t rows) {
-    TileConfig config;
-    for (int tile = 0; tile < 6; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
-    config.row_bytes[4] = config.row_bytes[5] = L::kBlock * 2;
-    config.rows[6] = config.rows[7] = L::kBlock / 2;
-    load_config(config);
-  }
 
   // 8 k of 16 outputs -> 4 rows of an operand. Word j of lane r holds k = 2j, 2j + 4, 2j + 1, 2j + 5, from the low bits on:
   // so the pairs are (0, 2), (4, 6), (1, 3), (5, 7). The table holds the 16 values twice, since 5 bits choose.
@@ -175,7 +167,7 @@ struct LinearDecode {
       alpha[m] = call.tensor_scale * *row.alpha;
     }
     auto& scratch = *reinterpret_cast<Scratch*>(tile_scratch(sizeof(Scratch)));
-    configure_decode(call.rows);
+    configure_one(call.rows, L::kBlock);
     const auto store = [&](const __m512* acc, int64_t output) HB_INLINE_LAMBDA {
       for (int64_t m = 0; m < call.rows; ++m) {
         Vnni::store(acc[m], alpha[m], call.bias != nullptr ? call.bias + output : nullptr, call.n - output,

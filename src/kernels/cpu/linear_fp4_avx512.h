@@ -11,6 +11,7 @@
 
 #include "kernels/api.h"
 #include "kernels/cpu/fp4_layout.h"
+#include "kernels/cpu/outputs_avx512.h"
 
 namespace halfbyte::cpu::avx512 {
 
@@ -269,10 +270,7 @@ struct LinearFp4 {
 
   // A tile's sums of one token -> y, which is at the tile's first output.
   static HB_ALWAYS_INLINE void store(__m512 acc, float scale, const float* bias, int64_t left, float* y) {
-    const auto mask = static_cast<__mmask16>(left >= kTileRows ? 0xFFFF : (1 << left) - 1);
-    __m512 out = _mm512_mul_ps(acc, _mm512_set1_ps(scale));
-    if (bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(mask, bias));
-    _mm512_mask_storeu_ps(y, mask, out);
+    store_outputs(_mm512_mul_ps(acc, _mm512_set1_ps(scale)), bias, left, y);
   }
 
   static void run(const LinearCall& call) { run_rows(call, Row::bytes(call.k)); }

@@ -17,6 +17,7 @@
 #include <immintrin.h>
 
 #include "kernels/api.h"
+#include "kernels/cpu/outputs_avx512.h"
 #include "kernels/cpu/tile_rows.h"
 #include "kernels/cpu/tile_scratch.h"
 
@@ -55,6 +56,15 @@ HB_ALWAYS_INLINE void load_config(const TileConfig& config) {
   // GCC 12 takes only the first bytes of the struct for an input of _tile_loadconfig and drops the other stores.
   asm volatile("" : : "m"(config));
   _tile_loadconfig(&config);
+}
+
+// 1 to 16 input rows in one tile, products of 16 or 32 k. Tiles 0 to 3: sums; 4, 5: activations; 6, 7: weights.
+HB_ALWAYS_INLINE void configure_one(int64_t rows, int64_t k) {
+  TileConfig config;
+  for (int tile = 0; tile < 6; ++tile) config.rows[tile] = static_cast<uint8_t>(rows);
+  config.row_bytes[4] = config.row_bytes[5] = static_cast<uint16_t>(k * 2);
+  config.rows[6] = config.rows[7] = static_cast<uint8_t>(k / 2);
+  load_config(config);
 }
 
 // `rows` input rows, 1 to 32, in two tiles.
@@ -195,12 +205,9 @@ struct LinearTiles {
       }
       float* y = call.y + (row + r) * call.ldy;
       for (int64_t at = begin, t = 0; at < end; at += kTileRows, ++t) {
-        const int64_t left = end - at;
-        const auto mask = static_cast<__mmask16>(left >= kTileRows ? 0xFFFF : (1 << left) - 1);
         __m512 out = _mm512_loadu_ps(from + t / 2 * 1024 + t % 2 * 256);
         if constexpr (Weights::kScaled) out = _mm512_mul_ps(out, scale);
-        if (call.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(mask, call.bias + at));
-        _mm512_mask_storeu_ps(y + at, mask, out);
+        avx512::store_outputs(out, call.bias != nullptr ? call.bias + at : nullptr, end - at, y + at);
       }
     }
   }
