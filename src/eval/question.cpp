@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/quote.h"
+#include "base/quote_path.h"
 #include "eval/answer_text.h"
 #include "eval/choice_lines.h"
 #include "eval/code_lines.h"
@@ -147,8 +148,8 @@ Result<std::vector<Question>> read_questions(const std::string& path, uint64_t o
   HB_ASSIGN(const auto file, open_guarded(path));
   const auto bytes = file->bytes();
   if (bytes.size() > kMostBytes) {
-    return invalid_data(fmt::format("{}: is {} bytes long, the limit of a question file is {}; split it", quote(path),
-                                    bytes.size(), kMostBytes));
+    return invalid_data(fmt::format("{}: is {} bytes long, the limit of a question file is {}; split it",
+                                    quote_path(path), bytes.size(), kMostBytes));
   }
   return parse_questions({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, order_seed);
 }

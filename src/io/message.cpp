@@ -1,8 +1,10 @@
 #include "io/message.h"
 
+#include "base/quote_path.h"
+
 namespace halfbyte {
 std::string shown(std::string_view path) {
-  const std::string text = quote(path, 4096);
+  const std::string text = quote_path(path);
   return text.substr(1, text.size() - 2);
 }
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/file_descriptor.h"
-#include "base/quote.h"
+#include "base/quote_path.h"
 #include "io/foreign_file.h"
 #include "io/message.h"
 
@@ -24,7 +24,7 @@ Status refuse_dangling_link(const std::string& path) {
   std::error_code failure;
   if (!std::filesystem::is_symlink(path, failure) || std::filesystem::exists(path, failure)) return {};
   const std::string target = std::filesystem::read_symlink(path, failure).string();
-  return invalid_data(shown(path) + ": is a link to " + quote(target) +
+  return invalid_data(shown(path) + ": is a link to " + quote_path(target) +
                       ", which is not a file that is there; download the model again");
 }
 
