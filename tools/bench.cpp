@@ -28,7 +28,8 @@ struct BenchOptions {
   ModelOptions model;
   std::string synthetic, prompt, tokens = "64", batch = "1", context = "16", svg;
   int repeat = 5, warmup = 1;
-  bool json = false, roofline = false, stepped = false, policy_cost = false, race = false, stages = false;
+  bool json = false, roofline = false, stepped = false, policy_cost = false, race = false, stages = false,
+       host_gap = false;
 };
 
 constexpr int64_t kPromptTokens = 512;  // unless --prompt-tokens says otherwise
@@ -204,16 +205,15 @@ Status fit_sizes(const BenchOptions& options, int64_t room, int64_t decoded, Siz
 // What each form would pass over in silence.
 Status check_form(const BenchOptions& options, const CLI::App& app) {
   if (options.roofline)
-    return refuse_unused(app, "with --roofline",
-                         {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--stages", "--prompt-tokens",
-                          "--tokens", "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device"});
+    return refuse_unused(
+        app, "with --roofline",
+        {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--host-gap", "--stages", "--prompt-tokens", "--tokens",
+         "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device"});
   if (!options.svg.empty()) return invalid_argument("--svg goes with --roofline");
   if (options.stepped)
     return refuse_unused(app, "with --stepped",
                          {"--policy-cost", "--stages", "--prompt-tokens", "--tokens", "--batch", "--context",
                           "--repeat", "--warmup", "--json", "--ctx"});
-  if (options.policy_cost)
-    return refuse_unused(app, "with --policy-cost", {"--stages", "--prompt-tokens", "--batch", "--repeat", "--warmup"});
   return {};
 }
 
@@ -244,6 +244,7 @@ int run_cuda(const BenchOptions& options, const Sizes& sizes) {
   decode.prompt = sizes.prompt;
   decode.prompt_rounds = options.repeat;
   decode.policy = options.policy_cost;
+  decode.gap = options.host_gap;
   const auto plan = parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan);
   if (!plan.ok()) return fail(plan.status());
   decode.plan = *plan;
@@ -272,6 +273,12 @@ int run(BenchOptions options, const CLI::App& app) {
     return beside.ok() ? run_cuda(options, *sizes) : fail(beside);
   }
   if (options.race) return fail(invalid_argument("--race needs --device cuda and --synthetic"));
+  if (options.policy_cost) {
+    const Status beside =
+        refuse_unused(app, "with --policy-cost", {"--stages", "--prompt-tokens", "--batch", "--repeat", "--warmup"});
+    if (!beside.ok()) return fail(beside);
+  }
+  if (options.host_gap) return fail(invalid_argument("--host-gap needs --device cuda and --synthetic"));
   const auto model = open_model(options);
   if (!model.ok()) return fail(model.status());
   if (options.stepped) return run_stepped(*model, threads);
@@ -339,6 +346,8 @@ Command add_bench(CLI::App& app) {
              "What ReSET adds to a decode step: --tokens pairs of steps, with it and without, in turn");
   flags.flag("--race", options->race,
              "On a CUDA device: --tokens steps in BF16 and in --plan, then both side by side as fast as they were");
+  flags.flag("--host-gap", options->host_gap,
+             "On a CUDA device: what it waits for between two steps of the engine, running ahead and not");
   flags.flag("--json", options->json, "One JSON object instead of a table");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);

@@ -17,6 +17,22 @@ std::string version_text(int v) {
   return fmt::format("{}.{}", v / 1000, v % 1000 / 10);
 }
 
+Json gap_json(const CudaGapReport& r) {
+  const double step = percentile(r.step_ms, 0.5), idle = percentile(r.idle_us, 0.5);
+  return {{"ms_per_step", {{"median", step}, {"p99", percentile(r.step_ms, 0.99)}}},
+          {"idle_us", {{"median", idle}, {"p99", percentile(r.idle_us, 0.99)}}},
+          {"idle_share", idle / (1000 * step)},
+          {"steps_ahead", r.ahead},
+          {"steps_ahead_unused", r.ahead_unused},
+          {"device_waits", r.waits}};
+}
+
+std::string gap_line(const char* name, const CudaGapReport& r) {
+  const double step = percentile(r.step_ms, 0.5), idle = percentile(r.idle_us, 0.5);
+  return fmt::format("{:<26} {:>9.3f} ms/step, idle between steps {:>7.2f} us, {:.2f}%\n", name, step, idle,
+                     idle / (10 * step));
+}
+
 }  // namespace
 
 std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport& r, bool json) {
@@ -42,8 +58,16 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
              {"GBps", gbps},
              {"share_of_read", gbps / r.read_gbps}};
     if (!r.policy_ms.empty()) {
-      out["drawn_ms_per_step"] = percentile(r.drawn_ms, 0.5);
-      out["policy_ms_per_step"] = percentile(r.policy_ms, 0.5);
+      const double drawn = percentile(r.drawn_ms, 0.5), with = percentile(r.policy_ms, 0.5);
+      out["drawn_ms_per_step"] = drawn;
+      out["policy_ms_per_step"] = with;
+      out["policy_over_drawn"] = with / drawn;
+      out["policy_over_greedy"] = with / median;
+    }
+    if (!r.engine.step_ms.empty()) {
+      out["graphs_alone"] = gap_json(r.alone);
+      out["engine"] = gap_json(r.engine);
+      out["engine_waiting"] = gap_json(r.engine_waiting);
     }
     if (!r.prompt_ms.empty()) {
       const double prompt = percentile(r.prompt_ms, 0.5);
@@ -63,9 +87,13 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
                      100 * gbps / r.read_gbps);
   if (!r.policy_ms.empty()) {
     const double drawn = percentile(r.drawn_ms, 0.5), with = percentile(r.policy_ms, 0.5);
-    out += fmt::format("{:<18} {:>9.3f}\n{:<18} {:>9.3f}   {:+.2f}%\n", "at temperature 1", drawn, "with ReSET", with,
-                       100 * (with / drawn - 1));
+    out +=
+        fmt::format("{:<18} {:>9.3f}\n{:<18} {:>9.3f}   {:+.2f}% over drawing, {:+.2f}% over greedy steps\n",
+                    "at temperature 1", drawn, "with ReSET", with, 100 * (with / drawn - 1), 100 * (with / median - 1));
   }
+  if (!r.engine.step_ms.empty())
+    out += gap_line("graphs, no host between", r.alone) + gap_line("engine, running ahead", r.engine) +
+           gap_line("engine, waiting", r.engine_waiting);
   if (!r.prompt_ms.empty()) {
     const double prompt = percentile(r.prompt_ms, 0.5);
     out += fmt::format("{:<18} {:>9.3f} {:>9.3f} {:>9} {:>10.1f}\n", fmt::format("prompt {}", o.prompt), prompt,

@@ -23,7 +23,8 @@ struct EngineOptions {
   int max_waiting = 1024;       // requests queued; one more is refused
   int threads = 0;              // 0: the physical cores this process may use; results do not depend on it
   bool stage_times = false;     // measure what Engine::stage_times() gives; on the CPU only
-  std::string device = "cpu";   // "cpu", or "cuda": device 0, for a model loaded with kernels "ref"
+  bool run_ahead = true;  // on a CUDA device: begin a step before the tokens of the last one are here; the same tokens
+  std::string device = "cpu";  // "cpu", or "cuda": device 0, for a model loaded with kernels "ref"
 };
 
 // Teacher-forced scores of a token sequence.
@@ -56,6 +57,9 @@ struct EngineMetrics {
   int64_t kv_tokens_used = 0, kv_tokens_total = 0;
   uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
   uint64_t preemptions = 0;
+  // On a CUDA device: steps that were on it before they were asked for, those that turned out to be another's and were given
+  // up, and how often the host waited until the device had nothing left to do.
+  uint64_t steps_ahead = 0, steps_ahead_unused = 0, device_waits = 0;
 };
 
 // Seconds that all steps and scores so far have spent on one kind of work: "linear", "attention", "head", ...
@@ -84,8 +88,8 @@ class Engine {
   Status force(uint64_t request, std::vector<int32_t> tokens);
 
   // One engine step: schedules, runs the model, samples, accepts. Returns what was generated, in request order.
-  // With nothing to do it returns an empty vector at once. A request that fails alone ends with an event (kError); a
-  // Status is a failure of the device.
+  // With nothing to do it returns an empty vector at once. A request that fails ends with an event (kError) that says why: alone,
+  // or, when the device failed, with all that ran in the step. After a fault of the device later requests end so, too.
   Result<std::vector<TokenEvent>> step();
   // True while requests wait or run.
   bool busy() const;  // thread-safe

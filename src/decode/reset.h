@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/temperature_step.h"
+#include "base/temperature_sums.h"
 #include "halfbyte/temperature_policy.h"
 
 namespace halfbyte {
+
+inline constexpr int kLongestWindow = 4096;
 
 // invalid_argument that names the field, its value and its range.
 Status check_policy(const TemperaturePolicy& policy);
@@ -27,17 +29,13 @@ class TemperatureState {
   // The class of the token that was drawn (StepClasses). Prompt tokens are never told.
   void accept(uint8_t step_class);
 
- private:
-  int64_t window_sum(double& sum) const;
-  void remember(double entropy);
+  // For a machine that goes on from here by itself: the sums, and the ring, of which `held` entropies mean something.
+  const TemperatureSums& sums() const { return sums_; }
+  const std::vector<double>& ring() const { return ring_; }
 
-  TemperaturePolicy policy_;
-  std::vector<double> recent_;  // ring, capacity `window`
-  size_t oldest_ = 0;           // its place once the ring is full
-  double step_sum_ = 0, all_sum_ = 0;
-  int64_t step_count_ = 0, all_count_ = 0;
-  bool boundary_ = false;       // the next token begins a step
-  bool after_newline_ = false;  // the last token was one newline
+ private:
+  TemperatureSums sums_;
+  std::vector<double> ring_;  // [window]
 };
 
 }  // namespace halfbyte

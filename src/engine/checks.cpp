@@ -38,8 +38,8 @@ Status check_options(const EngineOptions& o, const ModelConfig& config) {
 }
 
 RunnerLimits runner_limits(const EngineOptions& o) {
-  return {o.max_batch,   o.prefill_chunk, (o.kv_tokens + o.page_tokens - 1) / o.page_tokens,
-          o.page_tokens, o.threads,       o.stage_times};
+  return {o.max_batch,   o.prefill_chunk, (o.kv_tokens + o.page_tokens - 1) / o.page_tokens, o.page_tokens, o.threads,
+          o.stage_times, o.run_ahead};
 }
 
 // Work space grows with the cache, too, a little and in steps.

@@ -21,13 +21,20 @@ Result<std::string> cuda_devices_text();
 struct CudaDecodeOptions {
   std::string shape;  // a synthetic shape (model/synthetic.h)
   PrecisionPlan plan;
-  int batch = 1;        // sequences that decode together, up to 16
+  int batch = 1;        // sequences that decode together, up to 64
   int64_t context = 0;  // positions in the cache at the first step that counts
   int steps = 500;      // that count
   int warmup = 50;      // steps before them
   int64_t prompt = 0;   // tokens of a prompt that is read for itself, in passes of up to 2,048; 0: none
   int prompt_rounds = 5;
-  bool policy = false;  // the loop twice more: draws at temperature 1, and by ReSET's rule
+  bool policy = false;  // the loop twice more: draws at temperature 1, and by ReSET's rule, its state on the device
+  bool gap = false;     // the engine's own loop, too: what the device waits for between two steps
+};
+// A loop of steps by the device's clock, which a kernel reads at the beginning of each step and another one at its end.
+struct CudaGapReport {
+  std::vector<double> step_ms;                      // end of a step to the end of the next
+  std::vector<double> idle_us;                      // end of a step to the beginning of the next
+  uint64_t ahead = 0, ahead_unused = 0, waits = 0;  // EngineMetrics of the whole loop, prompts among it
 };
 struct CudaDecodeReport {
   std::string device;
@@ -36,9 +43,11 @@ struct CudaDecodeReport {
   std::vector<double> step_ms;     // by the device's clock, end of a step to end of the next
   std::vector<double> drawn_ms;    // with `policy`: draws at temperature 1, and
   std::vector<double> policy_ms;   // at the temperature that ReSET chooses
-  std::vector<double> prompt_ms;   // first kernel asked for to first token on the host, by the host's clock
-  double read_gbps = 0;            // plain read of 3 GiB, before and after, the better
-  uint64_t layer_bytes = 0;        // weights of the layers' linears, read once a step
+  // With `gap`: graphs one behind the other with no host between, and the scheduler's and runner's loop, running ahead and not.
+  CudaGapReport alone, engine, engine_waiting;
+  std::vector<double> prompt_ms;  // first kernel asked for to first token on the host, by the host's clock
+  double read_gbps = 0;           // plain read of 3 GiB, before and after, the better
+  uint64_t layer_bytes = 0;       // weights of the layers' linears, read once a step
   uint64_t head_bytes = 0;
   uint64_t kv_bytes = 0;  // keys and values read by the step in the middle
 };

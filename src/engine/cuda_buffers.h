@@ -1,4 +1,4 @@
-// Device memory of a pass that its two halves (cuda_pass.cpp, cuda_prompt.cpp) share the shape of; private to them.
+// Memory of a pass that its parts (cuda_pass.cpp, cuda_layers.cpp, cuda_prompt.cpp) share the shape of; private to them.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,19 @@ namespace halfbyte {
 
 // What changes from pass to pass, in one copy.
 struct CudaInputs {
-  int32_t tokens[cuda::kMaxRows];
-  int32_t positions[cuda::kMaxRows];  // -1: no row
-  int32_t picks[cuda::kMaxRows];      // -1: none
-  cuda::DrawRule rules[cuda::kMaxRows];
+  int32_t tokens[kMaxPassRows];
+  int32_t positions[kMaxPassRows];  // -1: no row
+  int32_t picks[kMaxPassRows];      // row of the group, or of a prompt's pass; -1: none
+  cuda::DrawRule rules[kMaxPassRows];
+};
+
+// The host's side of what travels. A flight has its own copy of what it sends, so that the host may write the next one; a
+// drawn token lies at its row and its position mod kDrawnPlaces, so that two passes in a row never meet.
+inline constexpr int kDrawnPlaces = 4;
+struct CudaPass::Pinned {
+  CudaInputs inputs[4];
+  int32_t new_pages[4][kMaxPassRows];
+  cuda::Drawn drawn[kDrawnPlaces][kMaxPassRows];
 };
 
 // The rounded input of one kind of linear, in both forms that a plan may mix, and the scales of its rows.
@@ -39,6 +48,20 @@ struct CudaInputBuffers {
   // padded_prompt: of a prompt's pass, 0 for decode.
   cuda::RowOutput out(const CudaLinear& l, int padded_prompt = 0) const {
     return {l.mode, l.static_alpha, of(l), scales.as<float>(), padded_prompt};
+  }
+};
+
+// Of one padded number of rows: x^ layouts depend on it.
+struct CudaPass::Buffers {
+  int rows = 0;
+  CudaInputBuffers attention, o, mlp, down, head;
+  cuda::DeviceBuffer partial;         // slots of whichever linear ran last
+  cuda::DeviceBuffer logits_partial;  // slots of the head
+  cuda::DeviceBuffer parts, stats;    // attention
+
+  // The result of a linear whose input was in `input`.
+  cuda::SlotView result(const CudaInputBuffers& input, const CudaLinear& l) const {
+    return cuda::slots_of(l.storage.view, rows, partial.as<float>(), input.scales.as<float>());
   }
 };
 

@@ -3,8 +3,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
+#include <new>
 
 #include "engine/cuda_buffers.h"
 
@@ -14,19 +14,13 @@ using cuda::check;
 using cuda::DeviceBuffer;
 using cuda::kMaxRows;
 
-// Of one padded number of rows: x^ layouts depend on it.
-struct CudaPass::Buffers {
-  int rows = 0;
-  CudaInputBuffers attention, o, mlp, down, head;
-  DeviceBuffer partial;         // slots of whichever linear ran last
-  DeviceBuffer logits_partial;  // slots of the head
-  DeviceBuffer parts, stats;    // attention
+namespace {
 
-  // The result of a linear whose input was in `input`.
-  cuda::SlotView result(const CudaInputBuffers& input, const CudaLinear& l) const {
-    return cuda::slots_of(l.storage.view, rows, partial.as<float>(), input.scales.as<float>());
-  }
-};
+// Bytes of a row's policy on the device: its sums, then its ring.
+constexpr size_t kRingOffset = (sizeof(TemperatureSums) + 15) / 16 * 16;
+constexpr size_t kPolicyBytes = kRingOffset + kLongestWindow * sizeof(double);
+
+}  // namespace
 
 CudaPass::CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv, const CudaPassLimits& limits)
     : weights_(std::move(weights)), kv_shape_(kv), limits_(limits) {}
@@ -43,24 +37,34 @@ Result<std::unique_ptr<CudaPass>> CudaPass::create(std::shared_ptr<const CudaWei
 Status CudaPass::allocate() {
   const ModelConfig& c = weights_->config;
   HB_TRY(check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"));
+  for (Flight& flight : flights_)
+    HB_TRY(check(cudaEventCreateWithFlags(&flight.done, cudaEventDisableTiming), "event"));
+  void* pinned = nullptr;
+  HB_TRY(check(cudaHostAlloc(&pinned, sizeof(Pinned), cudaHostAllocPortable), "pinned host memory"));
+  pinned_ = new (pinned) Pinned{};
   table_stride_ = (weights_->context + kv_shape_.page_tokens - 1) / kv_shape_.page_tokens;
+  constexpr auto kRows = static_cast<size_t>(kMaxPassRows);
   HB_ASSIGN(cache_, DeviceBuffer::make(static_cast<size_t>(limits_.pages) * kv_shape_.page_bytes(), /*zero=*/true));
   HB_ASSIGN(inputs_, DeviceBuffer::make(sizeof(CudaInputs), /*zero=*/true));
-  HB_ASSIGN(tables_, DeviceBuffer::make(static_cast<size_t>(kMaxRows * table_stride_) * sizeof(int32_t), true));
-  HB_ASSIGN(residual_, DeviceBuffer::make(static_cast<size_t>(kMaxRows * c.hidden) * sizeof(float), true));
-  HB_ASSIGN(drawn_, DeviceBuffer::make(kMaxRows * sizeof(cuda::Drawn), true));
-  HB_ASSIGN(plain_, DeviceBuffer::make(static_cast<size_t>(kMaxRows * c.vocab) * sizeof(float)));
-  HB_ASSIGN(step_, DeviceBuffer::make(sizeof(int32_t), true));
+  HB_ASSIGN(tables_, DeviceBuffer::make(kRows * static_cast<size_t>(table_stride_) * sizeof(int32_t), true));
+  HB_ASSIGN(residual_, DeviceBuffer::make(kRows * static_cast<size_t>(c.hidden) * sizeof(float), true));
+  HB_ASSIGN(plain_, DeviceBuffer::make(kRows * static_cast<size_t>(c.vocab) * sizeof(float)));
+  HB_ASSIGN(policies_, DeviceBuffer::make(kRows * kPolicyBytes));
   return {};
 }
 
 CudaPass::~CudaPass() {
+  if (stream_ != nullptr) cudaStreamSynchronize(stream_);  // a pass that was given up may still run
   for (const auto& [shape, graph] : graphs_) cudaGraphExecDestroy(graph);
+  for (const Flight& flight : flights_)
+    if (flight.done != nullptr) cudaEventDestroy(flight.done);
+  if (pinned_ != nullptr) cudaFreeHost(pinned_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-Result<CudaPass::Buffers*> CudaPass::buffers(int rows) {
-  std::unique_ptr<Buffers>& b = buffers_[rows];
+// group: of a pass of several groups, which need memory of their own.
+Result<CudaPass::Buffers*> CudaPass::buffers(int rows, int group) {
+  std::unique_ptr<Buffers>& b = buffers_[{rows, group}];
   if (b != nullptr) return b.get();
   auto made = std::make_unique<Buffers>();
   made->rows = rows;
@@ -85,139 +89,39 @@ Result<CudaPass::Buffers*> CudaPass::buffers(int rows) {
   return b.get();
 }
 
-// What layer, model and cache say; the rows are the caller's.
-cuda::AttentionRows CudaPass::attention_of(size_t layer) const {
-  const CudaWeights& w = *weights_;
-  const CudaLayer& l = w.layers[layer];
-  const ModelConfig& c = w.config;
-  cuda::AttentionRows a;
-  a.q_norm = l.q_norm.as<float>();
-  a.k_norm = l.k_norm.as<float>();
-  a.eps = c.rms_norm_eps;
-  a.cos = w.cos.as<float>();
-  a.sin = w.sin.as<float>();
-  a.kv = {cache_.as<uint8_t>(),
-          kv_shape_.page_bytes(),
-          layer * kv_shape_.layer_bytes(),
-          static_cast<int>(kv_shape_.page_tokens),
-          tables_.as<int32_t>(),
-          static_cast<int>(table_stride_),
-          kv_shape_.fp8,
-          l.key_scale,
-          l.value_scale};
-  a.heads = static_cast<int>(c.heads);
-  a.kv_heads = static_cast<int>(c.kv_heads);
-  a.head_dim = static_cast<int>(c.head_dim);
-  a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)));
-  return a;
+CudaPass::Shape CudaPass::shape_of(size_t rows, size_t picks) {
+  const auto padded = [](size_t count) {
+    if (count == 0) return 0;
+    const int full = static_cast<int>(count - 1) / kMaxRows * kMaxRows;
+    return full + cuda::padded_rows(static_cast<int>(count) - full);
+  };
+  Shape shape;
+  shape.rows = padded(rows);
+  shape.picks = padded(picks);
+  return shape;
 }
 
-// One decoder layer, from its normed input to the slots of `down`, in the order of the papers.
-Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, Buffers& b) {
-  const CudaLayer& l = weights_->layers[layer];
-  const ModelConfig& c = weights_->config;
-  const int rows = shape.rows;
-  float* partial = b.partial.as<float>();
-  const auto* positions = input_field<int32_t>(inputs_, offsetof(CudaInputs, positions));
-
-  HB_TRY(cuda::run_linear(l.qkv.storage.view, rows, b.attention.of(l.qkv), partial, how()));
-  cuda::AttentionRows attention = attention_of(layer);
-  attention.qkv = b.result(b.attention, l.qkv);
-  attention.positions = positions;
-  attention.parts = b.parts.as<float>();
-  attention.stats = b.stats.as<float>();
-  if (!shape.own_rows) HB_TRY(cuda::append_rows(attention, rows, how()));
-  const auto state = shape.own_rows ? cuda::KvState::kOwnRow : cuda::KvState::kAppended;
-  HB_TRY(cuda::attention_rows(attention, state, rows, how()));
-  HB_TRY(cuda::run_merge_linear(
-      {attention.parts, attention.stats, positions, attention.heads, attention.head_dim, b.o.out(l.o)},
-      l.o.storage.view, rows, partial, how()));
-
-  cuda::NormRows norm;
-  norm.y = b.result(b.o, l.o);
-  norm.positions = positions;
-  norm.residual = residual_.as<float>();
-  norm.weight = l.mlp_norm.as<float>();
-  norm.eps = c.rms_norm_eps;
-  norm.k = static_cast<int>(c.hidden);
-  norm.out = b.mlp.out(l.gate_up);
-  HB_TRY(cuda::norm_rows(norm, rows, how()));
-
-  HB_TRY(cuda::run_linear(l.gate_up.storage.view, rows, b.mlp.of(l.gate_up), partial, how()));
-  HB_TRY(cuda::silu_rows({b.result(b.mlp, l.gate_up), positions, static_cast<int>(c.intermediate), b.down.out(l.down)},
-                         rows, how()));
-  return cuda::run_linear(l.down.storage.view, rows, b.down.of(l.down), partial, how());
-}
-
-// Final norm of the picked rows, logits and draw.
-Status CudaPass::enqueue_head(const HeadInput& in, const Shape& shape, Buffers& head, cuda::Launch launch) {
-  const CudaWeights& w = *weights_;
-  const CudaLinear& linear = w.head;
-  const auto* picks = input_field<int32_t>(inputs_, offsetof(CudaInputs, picks));
-  float* logits = head.logits_partial.as<float>();
-  cuda::NormRows norm;
-  norm.y = in.y;
-  norm.positions = in.positions;
-  norm.pick = picks;
-  norm.residual = in.residual;
-  norm.keep = false;
-  norm.weight = w.final_norm.as<float>();
-  norm.eps = w.config.rms_norm_eps;
-  norm.k = static_cast<int>(w.config.hidden);
-  norm.out = head.head.out(linear);
-  HB_TRY(cuda::norm_rows(norm, shape.picks, launch));
-  HB_TRY(cuda::run_linear(linear.storage.view, shape.picks, head.head.of(linear), logits, launch));
-  cuda::DrawRows draw;
-  draw.logits = cuda::slots_of(linear.storage.view, shape.picks, logits, head.head.scales.as<float>());
-  draw.vocab = static_cast<int>(w.config.vocab);
-  draw.rules = input_field<cuda::DrawRule>(inputs_, offsetof(CudaInputs, rules));
-  draw.rows = picks;
-  draw.tokens = in.tokens;
-  draw.positions = in.positions;
-  draw.advance = shape.advance;
-  draw.drawn = drawn_.as<cuda::Drawn>();
-  draw.plain = shape.plain ? plain_.as<float>() : nullptr;
-  draw.stamps = shape.advance ? stamps_.as<uint64_t>() : nullptr;
-  draw.step = step_.as<int32_t>();
-  return cuda::draw_rows(draw, shape.picks, launch);
-}
-
-Status CudaPass::enqueue(const Shape& shape, Buffers& b, Buffers* head) {
-  const CudaWeights& w = *weights_;
-  for (size_t i = 0; i < w.layers.size(); ++i) {
-    cuda::NormRows norm;
-    if (i == 0) {
-      norm.embedding = w.embedding.as<void>();
-      norm.embedding_bf16 = w.embedding_bf16;
-      norm.tokens = input_field<int32_t>(inputs_, offsetof(CudaInputs, tokens));
-    } else {
-      norm.y = b.result(b.down, w.layers[i - 1].down);
+Result<std::vector<CudaPass::Group>> CudaPass::groups_of(const Shape& shape) {
+  std::vector<Group> out;
+  for (int first = 0; first < shape.rows; first += kMaxRows) {
+    Group group;
+    group.first = first;
+    group.rows = std::min(kMaxRows, shape.rows - first);
+    group.picks = std::min(kMaxRows, shape.picks - first);
+    HB_ASSIGN(group.layers, buffers(group.rows, first / kMaxRows));
+    if (group.picks > 0) {
+      HB_ASSIGN(group.head, buffers(group.picks, first / kMaxRows));
     }
-    norm.positions = input_field<int32_t>(inputs_, offsetof(CudaInputs, positions));
-    norm.residual = residual_.as<float>();
-    norm.weight = w.layers[i].attention_norm.as<float>();
-    norm.eps = w.config.rms_norm_eps;
-    norm.k = static_cast<int>(w.config.hidden);
-    norm.out = b.attention.out(w.layers[i].qkv);
-    HB_TRY(cuda::norm_rows(norm, shape.rows, how()));
-    HB_TRY(enqueue_layer(i, shape, b));
+    out.push_back(group);
   }
-  if (head == nullptr) return {};
-  return enqueue_head({b.result(b.down, w.layers.back().down), residual_.as<float>(),
-                       input_field<int32_t>(inputs_, offsetof(CudaInputs, positions)),
-                       input_field<int32_t>(inputs_, offsetof(CudaInputs, tokens))},
-                      shape, *head, how());
+  return out;
 }
 
 Result<cudaGraphExec_t> CudaPass::graph(const Shape& shape) {
   if (const auto found = graphs_.find(shape); found != graphs_.end()) return found->second;
-  HB_ASSIGN(Buffers* const b, buffers(shape.rows));
-  Buffers* head = nullptr;
-  if (shape.picks > 0) {
-    HB_ASSIGN(head, buffers(shape.picks));
-  }
+  HB_ASSIGN(const std::vector<Group> groups, groups_of(shape));
   HB_TRY(check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture"));
-  const Status status = enqueue(shape, *b, head);
+  const Status status = enqueue(shape, groups);
   cudaGraph_t graph = nullptr;
   const Status ended = check(cudaStreamEndCapture(stream_, &graph), "end of capture");
   if (!status.ok() || !ended.ok()) {
@@ -233,89 +137,223 @@ Result<cudaGraphExec_t> CudaPass::graph(const Shape& shape) {
 }
 
 // Uploads what the pass reads beside weights. Page tables travel only when they have changed.
-Status CudaPass::place(std::span<const CudaRow> rows, std::span<const CudaPick> picks) {
-  CudaInputs in{};
-  for (int i = 0; i < kMaxRows; ++i) {
-    const bool there = i < static_cast<int>(rows.size());
-    in.tokens[i] = there ? rows[static_cast<size_t>(i)].token : 0;
-    in.positions[i] = there ? rows[static_cast<size_t>(i)].position : -1;
-    const bool picked = i < static_cast<int>(picks.size());
-    in.picks[i] = picked ? picks[static_cast<size_t>(i)].row : -1;
-    if (picked) in.rules[i] = picks[static_cast<size_t>(i)].rule;
-    if (!there) continue;
-    const std::span<const int32_t> pages = rows[static_cast<size_t>(i)].pages;
-    std::vector<int32_t>& placed = placed_tables_[static_cast<size_t>(i)];
-    if (std::equal(pages.begin(), pages.end(), placed.begin(), placed.end())) continue;
-    if (static_cast<int64_t>(pages.size()) > table_stride_)
-      return internal_error("a sequence of " + std::to_string(pages.size()) + " pages, the device's table holds " +
-                            std::to_string(table_stride_));
-    placed.assign(pages.begin(), pages.end());
-    HB_TRY(check(cudaMemcpyAsync(tables_.as<int32_t>() + i * table_stride_, placed.data(), pages.size_bytes(),
-                                 cudaMemcpyHostToDevice, stream_),
-                 "page table"));
+Status CudaPass::place(std::span<const CudaRow> rows, std::span<const CudaPick> picks, bool advance) {
+  CudaInputs& in = pinned_->inputs[next_flight_];
+  in = CudaInputs{};
+  std::fill(std::begin(in.positions), std::end(in.positions), -1);
+  std::fill(std::begin(in.picks), std::end(in.picks), -1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    in.tokens[i] = rows[i].token;
+    in.positions[i] = rows[i].position;
+    HB_TRY(place_table(static_cast<int>(i), rows[i].pages));
   }
-  // From pageable memory the call returns once the bytes are on their way: `in` may go.
+  for (size_t i = 0; i < picks.size(); ++i) {
+    in.picks[i] = rows.size() > kMaxRows ? picks[i].row % kMaxRows : picks[i].row;
+    in.rules[i] = picks[i].rule;
+    if (advance && picks[i].policy != nullptr) HB_TRY(place_policy(static_cast<int>(i), picks[i], in.rules[i]));
+  }
   return check(cudaMemcpyAsync(inputs_.as<void>(), &in, sizeof(in), cudaMemcpyHostToDevice, stream_), "inputs");
 }
 
-Status CudaPass::run(std::span<const CudaRow> rows, std::span<const CudaPick> picks, bool own_rows, bool plain,
-                     std::span<cuda::Drawn> drawn) {
-  const Shape shape{cuda::padded_rows(static_cast<int>(rows.size())),
-                    picks.empty() ? 0 : cuda::padded_rows(static_cast<int>(picks.size())), own_rows,
-                    plain && !picks.empty(), /*advance=*/false};
+Status CudaPass::place_table(int row, std::span<const int32_t> pages) {
+  std::vector<int32_t>& placed = placed_tables_[static_cast<size_t>(row)];
+  if (std::equal(pages.begin(), pages.end(), placed.begin(), placed.end())) return {};
+  if (static_cast<int64_t>(pages.size()) > table_stride_)
+    return internal_error("a sequence of " + std::to_string(pages.size()) + " pages, the device's table holds " +
+                          std::to_string(table_stride_));
+  placed.assign(pages.begin(), pages.end());
+  // From pageable memory the call returns once the bytes are on their way: `placed` may change.
+  return check(cudaMemcpyAsync(tables_.as<int32_t>() + row * table_stride_, placed.data(), pages.size_bytes(),
+                               cudaMemcpyHostToDevice, stream_),
+               "page table");
+}
+
+Status CudaPass::place_policy(int row, const CudaPick& pick, cuda::DrawRule& rule) {
+  std::byte* const at = policies_.as<std::byte>() + static_cast<size_t>(row) * kPolicyBytes;
+  HB_ASSIGN(rule.classes, place_classes(pick.classes));
+  rule.class_count = pick.classes == nullptr ? 0 : static_cast<int32_t>(pick.classes->size());
+  rule.state = reinterpret_cast<TemperatureSums*>(at);
+  rule.ring = reinterpret_cast<double*>(at + kRingOffset);
+  const TemperatureSums& sums = pick.policy->sums();
+  const auto copy = [this](void* to, const void* from, size_t bytes) {
+    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "temperature policy");
+  };
+  HB_TRY(copy(rule.state, &sums, sizeof(sums)));
+  if (sums.held == 0) return {};
+  return copy(rule.ring, pick.policy->ring().data(), static_cast<size_t>(sums.held) * sizeof(double));
+}
+
+Result<const uint8_t*> CudaPass::place_classes(const std::shared_ptr<const StepClasses>& classes) {
+  if (classes == nullptr || classes->empty()) return nullptr;
+  for (const Classes& known : classes_)
+    if (known.host == classes) return known.device.as<const uint8_t>();
+  // What no request has any more may go; freeing it waits for passes on their way.
+  std::erase_if(classes_, [](const Classes& known) { return known.host.use_count() == 1; });
+  HB_ASSIGN(DeviceBuffer made, DeviceBuffer::make(classes->size()));
+  HB_TRY(made.upload(classes->data(), classes->size()));
+  classes_.push_back({classes, std::move(made)});
+  return classes_.back().device.as<const uint8_t>();
+}
+
+Result<int> CudaPass::launch(const Shape& shape, std::span<const int32_t> positions) {
   HB_ASSIGN(const cudaGraphExec_t exec, graph(shape));
-  HB_TRY(place(rows, picks));
   HB_TRY(check(cudaGraphLaunch(exec, stream_), "launch"));
-  return take_drawn(drawn.first(picks.size()));
+  return depart(positions);
 }
 
-// Waits for the stream; a fault of any kernel shows here.
-Status CudaPass::take_drawn(std::span<cuda::Drawn> drawn) {
-  if (!drawn.empty())
-    HB_TRY(check(cudaMemcpyAsync(drawn.data(), drawn_.as<void>(), drawn.size_bytes(), cudaMemcpyDeviceToHost, stream_),
-                 "drawn tokens"));
-  return check(cudaStreamSynchronize(stream_), "forward pass");
+Result<int> CudaPass::depart(std::span<const int32_t> positions) {
+  const int ticket = next_flight_;
+  Flight& flight = flights_[static_cast<size_t>(ticket)];
+  flight.picks = static_cast<int>(positions.size());
+  std::copy(positions.begin(), positions.end(), flight.positions.begin());
+  HB_TRY(check(cudaEventRecord(flight.done, stream_), "event"));
+  next_flight_ = (next_flight_ + 1) % static_cast<int>(flights_.size());
+  return ticket;
 }
 
-Status CudaPass::draw_prompt(std::span<const CudaPick> picks, bool plain, std::span<cuda::Drawn> drawn) {
-  const Shape shape{0, cuda::padded_rows(static_cast<int>(picks.size())), false, plain, false};
-  HB_ASSIGN(Buffers* const head, buffers(shape.picks));
-  HB_TRY(place({}, picks));
-  HB_TRY(enqueue_head(prompt_head(), shape, *head, in_turn()));
-  return take_drawn(drawn.first(picks.size()));
+Result<int> CudaPass::begin(std::span<const CudaRow> rows, std::span<const CudaPick> picks, Logits logits,
+                            bool advance) {
+  if (rows.empty() || rows.size() > kMaxPassRows || picks.size() > rows.size() ||
+      (rows.size() > kMaxRows && picks.size() != rows.size()))
+    return internal_error("a pass of " + std::to_string(rows.size()) + " rows and " + std::to_string(picks.size()) +
+                          " draws");
+  Shape shape = shape_of(rows.size(), picks.size());
+  shape.own_rows = true;
+  shape.plain = logits == Logits::kKept;
+  shape.advance = advance;
+  shape.stamps = stamping_;
+  HB_TRY(graph(shape).status());  // allocates: before anything is on its way
+  HB_TRY(place(rows, picks, advance));
+  placed_shape_ = shape;
+  std::array<int32_t, kMaxPassRows> positions;
+  for (size_t i = 0; i < picks.size(); ++i) positions[i] = rows[static_cast<size_t>(picks[i].row)].position;
+  return launch(shape, std::span(positions).first(picks.size()));
+}
+
+Result<int> CudaPass::begin_next(std::span<const CudaRow> rows) {
+  if (!placed_shape_.advance) return -1;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].pages.size() > placed_tables_[i].size() + 1) return -1;
+  std::array<int32_t, kMaxPassRows> positions;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    positions[i] = rows[i].position;
+    std::vector<int32_t>& placed = placed_tables_[i];
+    if (rows[i].pages.size() <= placed.size()) continue;
+    int32_t* const page = &pinned_->new_pages[next_flight_][i];
+    *page = rows[i].pages.back();
+    int32_t* const to = tables_.as<int32_t>() + static_cast<int64_t>(i) * table_stride_ + placed.size();
+    HB_TRY(check(cudaMemcpyAsync(to, page, sizeof(*page), cudaMemcpyHostToDevice, stream_), "page table"));
+    placed.push_back(*page);
+  }
+  return launch(placed_shape_, std::span(positions).first(rows.size()));
+}
+
+bool CudaPass::table_covers(int row, std::span<const int32_t> pages, int64_t position) const {
+  const std::vector<int32_t>& placed = placed_tables_[static_cast<size_t>(row)];
+  const auto needed = static_cast<size_t>(position / kv_shape_.page_tokens) + 1;
+  return needed <= pages.size() && needed <= placed.size() &&
+         std::equal(placed.begin(), placed.begin() + static_cast<std::ptrdiff_t>(needed), pages.begin());
+}
+
+Status CudaPass::finish(int ticket, std::span<cuda::Drawn> drawn) {
+  const Flight& flight = flights_[static_cast<size_t>(ticket)];
+  HB_TRY(check(cudaEventSynchronize(flight.done), "forward pass"));
+  const size_t count = std::min(drawn.size(), static_cast<size_t>(flight.picks));
+  for (size_t i = 0; i < count; ++i) drawn[i] = pinned_->drawn[flight.positions[i] % kDrawnPlaces][i];
+  return {};
+}
+
+Status CudaPass::run(std::span<const CudaRow> rows, std::span<const CudaPick> picks, Logits logits,
+                     std::span<cuda::Drawn> drawn) {
+  if (rows.empty() || rows.size() > kMaxRows || picks.size() > rows.size())
+    return internal_error("a pass of " + std::to_string(rows.size()) + " rows of a sequence, expected 1 to 16");
+  Shape shape = shape_of(rows.size(), picks.size());
+  shape.plain = logits == Logits::kKept && !picks.empty();
+  HB_TRY(place(rows, picks, /*advance=*/false));
+  placed_shape_ = shape;
+  std::array<int32_t, kMaxPassRows> positions;
+  for (size_t i = 0; i < picks.size(); ++i) positions[i] = rows[static_cast<size_t>(picks[i].row)].position;
+  HB_ASSIGN(const int ticket, launch(shape, std::span(positions).first(picks.size())));
+  return finish(ticket, drawn);
+}
+
+Status CudaPass::draw_prompt(std::span<const CudaPick> picks, Logits logits, std::span<cuda::Drawn> drawn) {
+  if (picks.empty() || picks.size() > kMaxRows)
+    return internal_error("a draw of " + std::to_string(picks.size()) + " rows of a prompt, expected 1 to 16");
+  Shape shape = shape_of(0, picks.size());
+  shape.plain = logits == Logits::kKept;
+  Group group;
+  group.picks = shape.picks;
+  HB_ASSIGN(group.head, buffers(shape.picks, 0));
+  HB_TRY(place({}, picks, /*advance=*/false));
+  placed_shape_ = shape;
+  HB_TRY(enqueue_head(prompt_head(), shape, group, in_turn()));
+  std::array<int32_t, kMaxPassRows> positions;
+  for (size_t i = 0; i < picks.size(); ++i) positions[i] = prompt_->host_positions[static_cast<size_t>(picks[i].row)];
+  HB_ASSIGN(const int ticket, depart(std::span(positions).first(picks.size())));
+  return finish(ticket, drawn);
 }
 
 Status CudaPass::logits(int pick, std::span<float> out) {
   return plain_.download(out.data(), out.size_bytes(), static_cast<size_t>(pick) * out.size_bytes());
 }
 
+// Through the stream: passes on their way, also those that were given up, write to the cache before the host reads from it
+// or writes to it.
 Status CudaPass::read_page(int32_t page, std::span<std::byte> out) {
-  return cache_.download(out.data(), out.size(), static_cast<size_t>(page) * page_bytes());
+  const std::byte* from = cache_.as<std::byte>() + static_cast<size_t>(page) * page_bytes();
+  HB_TRY(check(cudaMemcpyAsync(out.data(), from, out.size(), cudaMemcpyDeviceToHost, stream_), "saving a page"));
+  ++stream_waits_;
+  return check(cudaStreamSynchronize(stream_), "saving a page");
 }
 
 Status CudaPass::write_page(int32_t page, std::span<const std::byte> from) {
-  return cache_.upload(from.data(), from.size(), static_cast<size_t>(page) * page_bytes());
+  std::byte* to = cache_.as<std::byte>() + static_cast<size_t>(page) * page_bytes();
+  HB_TRY(check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_), "restoring a page"));
+  ++stream_waits_;
+  return check(cudaStreamSynchronize(stream_), "restoring a page");
 }
 
-Status CudaPass::decode_alone(std::span<const CudaRow> rows, const cuda::DrawRule& rule, int steps,
-                              std::vector<uint64_t>& stamps) {
-  std::vector<CudaPick> picks;
-  for (size_t i = 0; i < rows.size(); ++i) picks.push_back({static_cast<int32_t>(i), rule});
-  const int padded = cuda::padded_rows(static_cast<int>(rows.size()));
-  const Shape shape{padded, padded, /*own_rows=*/true, /*plain=*/false, /*advance=*/true};
-  HB_ASSIGN(stamps_, DeviceBuffer::make(static_cast<size_t>(steps) * sizeof(uint64_t), true));
-  if (const auto old = graphs_.find(shape); old != graphs_.end()) {  // it holds the address of other stamps
-    cudaGraphExecDestroy(old->second);
-    graphs_.erase(old);
-  }
-  HB_ASSIGN(const cudaGraphExec_t exec, graph(shape));
-  HB_TRY(check(cudaMemset(step_.as<void>(), 0, sizeof(int32_t)), "counter"));
-  HB_TRY(check(cudaDeviceSynchronize(), "counter"));
-  HB_TRY(place(rows, picks));
-  for (int i = 0; i < steps; ++i) HB_TRY(check(cudaGraphLaunch(exec, stream_), "launch"));
-  HB_TRY(check(cudaStreamSynchronize(stream_), "decode"));
-  stamps.resize(static_cast<size_t>(steps));
-  return stamps_.download(stamps.data(), stamps.size() * sizeof(uint64_t));
+Status CudaPass::start_stamps(int steps, Stamps which) {
+  HB_TRY(check(cudaStreamSynchronize(stream_), "stamps"));
+  std::erase_if(graphs_, [](const auto& entry) {  // they hold the address of other stamps
+    if (entry.first.stamps == Stamps::kNone) return false;
+    cudaGraphExecDestroy(entry.second);
+    return true;
+  });
+  const auto count = static_cast<size_t>(steps);
+  HB_ASSIGN(stamps_, DeviceBuffer::make(sizeof(cuda::StepStamps) + 2 * count * sizeof(uint64_t), true));
+  auto* times = reinterpret_cast<uint64_t*>(stamps_.as<cuda::StepStamps>() + 1);
+  const cuda::StepStamps head{0, steps, times, times + count};
+  HB_TRY(stamps_.upload(&head, sizeof(head)));
+  stamping_ = which;
+  return check(cudaDeviceSynchronize(), "stamps");
+}
+
+Result<std::vector<CudaPass::Stamp>> CudaPass::take_stamps() {
+  stamping_ = Stamps::kNone;
+  HB_TRY(check(cudaStreamSynchronize(stream_), "stamped steps"));
+  cuda::StepStamps head;
+  HB_TRY(stamps_.download(&head, sizeof(head)));
+  std::vector<uint64_t> times(2 * static_cast<size_t>(head.capacity));
+  HB_TRY(stamps_.download(times.data(), times.size() * sizeof(uint64_t), sizeof(head)));
+  std::vector<Stamp> out;
+  for (int i = 0; i < head.count; ++i)
+    out.push_back({times[static_cast<size_t>(i)], times[static_cast<size_t>(head.capacity + i)]});
+  return out;
+}
+
+Result<std::vector<CudaPass::Stamp>> CudaPass::decode_alone(std::span<const CudaRow> rows,
+                                                            std::span<const CudaPick> picks, int steps, Stamps which) {
+  HB_TRY(start_stamps(steps, which));
+  HB_TRY(begin(rows, picks, Logits::kNone, /*advance=*/true).status());
+  HB_ASSIGN(const cudaGraphExec_t exec, graph(placed_shape_));
+  for (int i = 1; i < steps; ++i) HB_TRY(check(cudaGraphLaunch(exec, stream_), "launch"));
+  HB_ASSIGN(std::vector<Stamp> out, take_stamps());
+  if (out.size() != static_cast<size_t>(steps))
+    return internal_error("a decode loop ended after " + std::to_string(out.size()) + " of " + std::to_string(steps) +
+                          " steps: a logit was not finite");
+  return Result<std::vector<Stamp>>(std::move(out));
 }
 
 Status CudaPass::fill_cache_randomly() {

@@ -1,6 +1,6 @@
 // One pass of rows through a model on a CUDA device, and the draw of their tokens: the order of the kernels, their
-// buffers, and the graphs made of them. Decode: up to 16 rows, a graph a shape (cuda_pass.cpp). Prompts: hundreds of rows,
-// kernels one after another (cuda_prompt.cpp).
+// buffers, and the graphs made of them. Decode: up to 64 rows, a graph a shape (cuda_pass.cpp, and cuda_layers.cpp for what
+// is in it). Prompts: hundreds of rows, kernels one after another (cuda_prompt.cpp).
 #pragma once
 
 #include <array>
@@ -8,13 +8,17 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "decode/reset.h"
 #include "engine/cuda_weights.h"
 #include "kernels/cuda/ops.h"
 
 namespace halfbyte {
+
+inline constexpr int kMaxPassRows = 64;  // of decode: up to four groups of cuda::kMaxRows
 
 // The device's cache: a page holds page_tokens positions of one sequence for every layer, [layers][K, V][kv_heads]
 // [page_tokens][head_dim] in BF16 or FP8.
@@ -45,6 +49,10 @@ struct CudaSegment {
 struct CudaPick {
   int32_t row = 0;  // of the pass
   cuda::DrawRule rule;
+  // A policy whose state goes to the device with the row, so that the row can go on by itself (Shape::advance), and where its
+  // steps end; else null.
+  const TemperatureState* policy = nullptr;
+  std::shared_ptr<const StepClasses> classes;
 };
 
 // What a pass may have to hold.
@@ -62,42 +70,76 @@ class CudaPass {
                                                   const CudaPassLimits& limits);
   ~CudaPass();
 
+  // Whether passes note the device's clock at their ends, and at their beginnings too, which takes a kernel.
+  enum class Stamps : uint8_t { kNone, kEnds, kBoth };
   // What a pass does beside the layers.
   struct Shape {
-    int rows = 1;           // padded
+    int rows = 1;           // padded: the last group of 16 to 1, 2, 4, 8 or 16
     int picks = 0;          // padded; 0: no logits
     bool own_rows = false;  // each row is another sequence's: decode
     bool plain = false;     // keep the logits for the host
-    bool advance = false;   // tokens and positions move on by themselves, for the next pass
+    bool advance = false;   // tokens, positions and policies move on by themselves, for the next pass
+    Stamps stamps = Stamps::kNone;
     auto operator<=>(const Shape&) const = default;
   };
+  enum class Logits : uint8_t { kNone, kKept };  // for the host
 
-  // Runs rows (at most 16) and draws for the picks; drawn has one entry a pick. own_rows as in Shape.
-  Status run(std::span<const CudaRow> rows, std::span<const CudaPick> picks, bool own_rows, bool plain,
+  // Decode rows on their way: begin returns at once, finish waits for the pass of that ticket, and for nothing behind it.
+  // Up to 64 rows of as many sequences, each drawn by the pick of its number. At most two passes are on their way, and are
+  // finished in order or given up.
+  Result<int> begin(std::span<const CudaRow> rows, std::span<const CudaPick> picks, Logits logits, bool advance);
+  // The rows of the last begin (with advance) once more, one token on, before anyone here knows that token. `rows`: their next
+  // positions and the pages that they hold by then. -1: it can't, begin it when the tokens are there.
+  Result<int> begin_next(std::span<const CudaRow> rows);
+  // Waits; drawn has one entry a pick. A fault of any kernel shows here.
+  Status finish(int ticket, std::span<cuda::Drawn> drawn);
+  // Whether the device's page table of a row agrees with `pages` as far as `position`.
+  bool table_covers(int row, std::span<const int32_t> pages, int64_t position) const;
+
+  // Runs up to 16 rows of one sequence and draws for the picks; drawn has one entry a pick.
+  Status run(std::span<const CudaRow> rows, std::span<const CudaPick> picks, Logits logits,
              std::span<cuda::Drawn> drawn);
   // Runs prompt rows, at most prompt_rows of at most `sequences` sequences, rows counted through the segments.
   Status run_prompt(std::span<const CudaSegment> segments);
   // Draws for rows of the last run_prompt, at most 16 at a time.
-  Status draw_prompt(std::span<const CudaPick> picks, bool plain, std::span<cuda::Drawn> drawn);
+  Status draw_prompt(std::span<const CudaPick> picks, Logits logits, std::span<cuda::Drawn> drawn);
   int64_t prompt_rows() const { return limits_.prompt_rows; }
-  // Logits of the last pick of that number, with plain; out: [vocab].
+  // Logits of the last pick of that number, with Logits::kKept; out: [vocab].
   Status logits(int pick, std::span<float> out);
 
-  // A page's bytes from and to the host.
+  // A page's bytes from and to the host, behind everything that was begun before.
   Status read_page(int32_t page, std::span<std::byte> out);
   Status write_page(int32_t page, std::span<const std::byte> from);
   size_t page_bytes() const { return kv_shape_.page_bytes(); }
+  // How often the host has waited for all that it had begun, not for one pass.
+  uint64_t stream_waits() const { return stream_waits_; }
 
-  // For measurements: rows as given, then `steps` decode passes that feed themselves; the device's clock in ns at the
-  // end of each. All rows draw by `rule`. The cache holds whatever it holds.
-  Status decode_alone(std::span<const CudaRow> rows, const cuda::DrawRule& rule, int steps,
-                      std::vector<uint64_t>& stamps);
+  // For measurements. From start_stamps on, decode passes note the device's clock in ns, up to `steps` of them;
+  // take_stamps waits, gives what was noted and ends it. Each pass counts once, taken or given up.
+  struct Stamp {
+    uint64_t begin = 0, end = 0;
+  };
+  Status start_stamps(int steps, Stamps which);
+  Result<std::vector<Stamp>> take_stamps();
+  // Rows as given, then `steps` decode passes that feed themselves, one behind the other, with each pick's own rule. The
+  // cache holds whatever it holds.
+  Result<std::vector<Stamp>> decode_alone(std::span<const CudaRow> rows, std::span<const CudaPick> picks, int steps,
+                                          Stamps which);
   Status fill_cache_randomly();
   const CudaWeights& weights() const { return *weights_; }
 
  private:
   struct Buffers;
   struct PromptBuffers;
+  struct Pinned;
+  // Up to 16 rows that go through each operation of a pass together, in every layer one group after the other: the second one
+  // finds weights in L2 that the first one read, and a row's numbers are those of a pass of 16.
+  struct Group {
+    int first = 0;            // row of the pass
+    int rows = 0, picks = 0;  // padded
+    Buffers* layers = nullptr;
+    Buffers* head = nullptr;  // null: no logits
+  };
   // Where the head finds the rows that it may pick from.
   struct HeadInput {
     cuda::SlotView y;  // of the last layer's `down`
@@ -105,17 +147,38 @@ class CudaPass {
     int32_t* positions;
     int32_t* tokens;
   };
+  // A pass on its way.
+  struct Flight {
+    cudaEvent_t done = nullptr;
+    int picks = 0;
+    std::array<int32_t, kMaxPassRows> positions;  // of the picks
+  };
+  // Step classes on the device, shared by all requests that have them.
+  struct Classes {
+    std::shared_ptr<const StepClasses> host;
+    cuda::DeviceBuffer device;
+  };
   CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv, const CudaPassLimits& limits);
 
   Status allocate();
   Status allocate_prompt();
-  Result<Buffers*> buffers(int rows);
-  Status place(std::span<const CudaRow> rows, std::span<const CudaPick> picks);
+  Result<Buffers*> buffers(int rows, int group);
+  Result<std::vector<Group>> groups_of(const Shape& shape);
+  static Shape shape_of(size_t rows, size_t picks);
+  Status place(std::span<const CudaRow> rows, std::span<const CudaPick> picks, bool advance);
+  Status place_table(int row, std::span<const int32_t> pages);
+  Status place_policy(int row, const CudaPick& pick, cuda::DrawRule& rule);
+  Result<const uint8_t*> place_classes(const std::shared_ptr<const StepClasses>& classes);
   Result<cudaGraphExec_t> graph(const Shape& shape);
-  Status enqueue(const Shape& shape, Buffers& b, Buffers* head);
-  Status enqueue_layer(size_t layer, const Shape& shape, Buffers& b);
-  Status enqueue_head(const HeadInput& in, const Shape& shape, Buffers& head, cuda::Launch how);
-  Status take_drawn(std::span<cuda::Drawn> drawn);
+  Result<int> launch(const Shape& shape, std::span<const int32_t> positions);
+  Result<int> depart(std::span<const int32_t> positions);
+
+  Status enqueue(const Shape& shape, std::span<const Group> groups);
+  Status enqueue_layer(size_t layer, const Shape& shape, std::span<const Group> groups);
+  Status enqueue_attention(size_t layer, const Shape& shape, const Group& group);
+  Status enqueue_head(const HeadInput& in, const Shape& shape, const Group& group, cuda::Launch how);
+  cuda::NormRows norm_of(const Group& group) const;
+  int32_t* row_positions(const Group& group) const;
   cuda::AttentionRows attention_of(size_t layer) const;
 
   Status place_prompt(std::span<const CudaSegment> segments, int rows);
@@ -132,13 +195,22 @@ class CudaPass {
   CudaPassLimits limits_;
   int64_t table_stride_ = 0;
   cudaStream_t stream_ = nullptr;
-  cuda::DeviceBuffer cache_;                          // [pages][page_bytes]
-  cuda::DeviceBuffer inputs_;                         // CudaInputs
-  cuda::DeviceBuffer tables_;                         // [16][table_stride]
-  cuda::DeviceBuffer residual_;                       // [16][hidden]
-  cuda::DeviceBuffer drawn_, plain_, stamps_, step_;  // [16] Drawn; [16][vocab]; ns; int32
-  std::array<std::vector<int32_t>, cuda::kMaxRows> placed_tables_;
-  std::map<int, std::unique_ptr<Buffers>> buffers_;
+  cuda::DeviceBuffer cache_;     // [pages][page_bytes]
+  cuda::DeviceBuffer inputs_;    // CudaInputs
+  cuda::DeviceBuffer tables_;    // [64][table_stride]
+  cuda::DeviceBuffer residual_;  // [64][hidden]
+  cuda::DeviceBuffer plain_;     // [64][vocab]
+  cuda::DeviceBuffer policies_;  // [64] TemperatureSums and ring
+  cuda::DeviceBuffer stamps_;    // StepStamps, begins, ends
+  Stamps stamping_ = Stamps::kNone;
+  Pinned* pinned_ = nullptr;  // host memory that the device reads and writes by itself
+  std::array<Flight, 4> flights_;
+  int next_flight_ = 0;
+  Shape placed_shape_;  // of the last begin
+  uint64_t stream_waits_ = 0;
+  std::array<std::vector<int32_t>, kMaxPassRows> placed_tables_;
+  std::vector<Classes> classes_;
+  std::map<std::pair<int, int>, std::unique_ptr<Buffers>> buffers_;  // by rows and group
   std::unique_ptr<PromptBuffers> prompt_;
   std::map<Shape, cudaGraphExec_t> graphs_;
 };

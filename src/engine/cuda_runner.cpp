@@ -1,13 +1,15 @@
-// The Runner of a CUDA device: cuts a plan into passes, of up to 16 decode rows or of hundreds of prompt rows. Tokens are drawn
+// The Runner of a CUDA device: cuts a plan into passes, of up to 64 decode rows or of hundreds of prompt rows. Tokens are drawn
 // on the device; a request whose rules the device does not have (top-k, top-p, penalties, biases, log-probabilities) draws
-// on the host from its logits.
+// on the host from its logits. Steps whose rows are all drawn there run ahead (cuda_ahead.h).
+#include "engine/cuda_runner.h"
+
 #include <algorithm>
 
+#include "base/size_text.h"
 #include "decode/marker_penalty.h"
 #include "engine/append_score.h"
+#include "engine/cuda_ahead.h"
 #include "engine/cuda_api.h"
-#include "engine/cuda_pass.h"
-#include "engine/runner.h"
 #include "model/model_impl.h"
 
 namespace halfbyte {
@@ -21,46 +23,59 @@ bool device_draws(const Request& request) {
          !request.history;
 }
 
-// A policy's state stays with the request on the host; the device gets what it knows before the entropy is there.
-cuda::DrawRule draw_rule(const Request& request) {
+// How the row draws, and when it rests, should it run ahead. What a policy knows before the entropy is there goes with it; its
+// whole state, only with rows that run ahead.
+CudaPick pick_of(const Request& request, int64_t row) {
   const SamplingParams& p = request.ask.sampling;
-  cuda::DrawRule rule{p.temperature, p.min_p, p.seed, p.choice, p.entropy, false, {}};
-  if (request.policy) {
-    rule.by_entropy = true;
-    rule.policy = request.policy->upcoming();
+  CudaPick pick;
+  pick.row = static_cast<int32_t>(row);
+  pick.rule.temperature = p.temperature;
+  pick.rule.min_p = p.min_p;
+  pick.rule.seed = p.seed;
+  pick.rule.choice = p.choice;
+  pick.rule.wants_entropy = p.entropy;
+  pick.rule.limit = static_cast<int32_t>(std::min<int64_t>(request.limit, INT32_MAX));
+  const std::vector<int32_t>& stops = request.ask.stop_tokens;
+  if (stops.size() <= cuda::kMaxStops) {  // else the host ends the request and the row's next result is left
+    pick.rule.stop_count = static_cast<int32_t>(stops.size());
+    std::copy(stops.begin(), stops.end(), pick.rule.stops);
   }
-  return rule;
+  if (request.policy) {
+    pick.rule.by_entropy = true;
+    pick.rule.policy = request.policy->upcoming();
+    pick.policy = &*request.policy;
+    pick.classes = request.ask.step_classes;
+  }
+  return pick;
 }
 
 class CudaRunner final : public Runner {
  public:
-  CudaRunner(std::shared_ptr<const Model> model, std::unique_ptr<CudaPass> pass, const RunnerLimits& limits)
-      : model_(std::move(model)),
-        pass_(std::move(pass)),
-        vocab_(model_->config().vocab),
+  CudaRunner(std::shared_ptr<CudaPass> pass, const RunnerLimits& limits)
+      : pass_(std::move(pass)),
+        vocab_(pass_->weights().config.vocab),
         page_tokens_(limits.page_tokens),
+        ahead_(*pass_, limits.page_tokens, limits.run_ahead),
         sampler_(vocab_),
         row_logits_(static_cast<size_t>(vocab_)) {}
 
   Result<std::span<const SampledToken>> step(const BatchPlan& plan, const LogitsTap& tap) override {
-    for (const PageSave& save : plan.save) HB_TRY(save_pages(save));
-    for (Request* request : plan.restore) HB_TRY(restore_pages(*request));
-    tap_ = tap ? &tap : nullptr;
-    sampled_.assign(static_cast<size_t>(plan.sampled), {});
-    next_sample_ = 0;
-    forget_rows();  // what a step that failed left
-    for (const BatchSegment& segment : plan.segments)
-      if (segment.role == RowRole::kDecode) HB_TRY(add_decode_row(segment));
-    HB_TRY(flush());
-    for (const BatchSegment& segment : plan.segments)
-      if (segment.role == RowRole::kPrompt) HB_TRY(add_prompt_rows(segment));
-    HB_TRY(flush_prompt());
-    return std::span<const SampledToken>(sampled_);
+    if (!lost_.ok()) return lost_;
+    const Status status = run_plan(plan, tap);
+    if (status.ok()) return std::span<const SampledToken>(sampled_);
+    ahead_.drop();
+    // CUDA gives no way back from a fault: every call fails from then on.
+    if (status.code() == StatusCode::kInternal)
+      lost_ = Status(status.code(),
+                     "the CUDA device failed in an earlier step, start the program again: " + status.message());
+    return status;
   }
 
   Status score(std::span<const int32_t> tokens, int64_t position, int64_t rows, std::span<const int32_t> pages,
                const ScoreOptions& options, const ActivationTap& tap, ScoreResult& out) override {
     if (tap) return unsupported("activation taps on a CUDA device; calibrate on the CPU");
+    if (!lost_.ok()) return lost_;
+    ahead_.drop();  // its tokens would be written over
     const bool prompt = position < options.prompt_tokens;
     const int64_t most = prompt ? pass_->prompt_rows() : cuda::kMaxRows;
     for (int64_t first = 0; first < rows; first += most) {
@@ -76,7 +91,72 @@ class CudaRunner final : public Runner {
     return {};
   }
 
+  RunnerCounts counts() const override { return {ahead_.taken(), ahead_.unused(), pass_->stream_waits()}; }
+
  private:
+  Status run_plan(const BatchPlan& plan, const LogitsTap& tap) {
+    for (const PageSave& save : plan.save) HB_TRY(save_pages(save));
+    for (Request* request : plan.restore) HB_TRY(restore_pages(*request));
+    tap_ = tap ? &tap : nullptr;
+    sampled_.assign(static_cast<size_t>(plan.sampled), {});
+    next_sample_ = 0;
+    forget_rows();  // what a step that failed left
+    size_t count = 0;
+    while (count < plan.segments.size() && plan.segments[count].role == RowRole::kDecode) ++count;
+    const auto decode = std::span(plan.segments).first(count);
+    const bool alone = count == plan.segments.size() && plan.save.empty() && plan.restore.empty();
+    if (tap_ == nullptr && ahead_.foresaw(decode)) {
+      HB_TRY(ahead_.go_on(decode, alone));
+      HB_TRY(take_rows(decode));
+    } else {
+      ahead_.drop();
+      for (size_t first = 0; first < count; first += kMaxPassRows)
+        HB_TRY(run_decode(decode.subspan(first, std::min<size_t>(kMaxPassRows, count - first)),
+                          alone && count <= kMaxPassRows));
+    }
+    for (const BatchSegment& segment : plan.segments)
+      if (segment.role == RowRole::kPrompt) HB_TRY(add_prompt_rows(segment));
+    return flush_prompt();
+  }
+
+  // Decode rows that nobody foresaw, up to 64.
+  Status run_decode(std::span<const BatchSegment> segments, bool alone) {
+    for (const BatchSegment& segment : segments) {
+      const Request& request = *segment.request;
+      rows_.push_back({request.tokens[static_cast<size_t>(segment.position)], static_cast<int32_t>(segment.position),
+                       request.pages});
+      add_pick(segment, static_cast<int64_t>(rows_.size()) - 1);
+    }
+    const bool advance = ahead_.enabled() && !wants_plain() && picks_.size() == rows_.size();
+    HB_ASSIGN(const int ticket,
+              pass_->begin(rows_, picks_, wants_plain() ? CudaPass::Logits::kKept : CudaPass::Logits::kNone, advance));
+    if (advance) {
+      HB_TRY(ahead_.begun(ticket, segments, alone));
+      forget_rows();
+      return take_rows(segments);
+    }
+    cuda::Drawn drawn[kMaxPassRows];
+    HB_TRY(pass_->finish(ticket, drawn));
+    for (size_t i = 0; i < sampling_.size(); ++i) HB_TRY(take(i, i, drawn[i]));
+    forget_rows();
+    return {};
+  }
+
+  // The tokens of rows in the present pass, which may have others.
+  Status take_rows(std::span<const BatchSegment> segments) {
+    cuda::Drawn drawn[kMaxPassRows];
+    HB_TRY(ahead_.finish(drawn));
+    size_t at = 0;
+    for (const BatchSegment& segment : segments) {
+      at = ahead_.place_of(segment, at);
+      sampling_.push_back(segment.request);
+      HB_TRY(take(sampling_.size() - 1, at, drawn[at]));
+      ++at;
+    }
+    forget_rows();
+    return {};
+  }
+
   Status save_pages(const PageSave& save) {
     const size_t bytes = pass_->page_bytes();
     save.request->saved_kv.reset(new (std::nothrow) std::byte[save.pages.size() * bytes]);
@@ -110,11 +190,11 @@ class CudaRunner final : public Runner {
     std::vector<CudaPick> picks;
     for (int64_t i = row; i < row + count; ++i) {
       rows.push_back({these[static_cast<size_t>(i)], static_cast<int32_t>(position + i), pages});
-      picks.push_back({static_cast<int32_t>(pages.empty() ? i : i - row), {}});
+      picks.push_back({static_cast<int32_t>(pages.empty() ? i : i - row), {}, nullptr, nullptr});
     }
     cuda::Drawn drawn[cuda::kMaxRows];
-    HB_TRY(pages.empty() ? pass_->draw_prompt(picks, /*plain=*/true, drawn)
-                         : pass_->run(rows, picks, /*own_rows=*/false, /*plain=*/true, drawn));
+    HB_TRY(pages.empty() ? pass_->draw_prompt(picks, CudaPass::Logits::kKept, drawn)
+                         : pass_->run(rows, picks, CudaPass::Logits::kKept, drawn));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = position + row + i;
       HB_TRY(pass_->logits(static_cast<int>(i), row_logits_));
@@ -125,17 +205,8 @@ class CudaRunner final : public Runner {
 
   void add_pick(const BatchSegment& segment, int64_t row) {
     if (!segment.samples) return;
-    picks_.push_back({static_cast<int32_t>(row), draw_rule(*segment.request)});
+    picks_.push_back(pick_of(*segment.request, row));
     sampling_.push_back(segment.request);
-  }
-
-  Status add_decode_row(const BatchSegment& segment) {
-    if (rows_.size() == cuda::kMaxRows) HB_TRY(flush());
-    const Request& request = *segment.request;
-    rows_.push_back(
-        {request.tokens[static_cast<size_t>(segment.position)], static_cast<int32_t>(segment.position), request.pages});
-    add_pick(segment, static_cast<int64_t>(rows_.size()) - 1);
-    return {};
   }
 
   Status add_prompt_rows(const BatchSegment& segment) {
@@ -159,25 +230,15 @@ class CudaRunner final : public Runner {
            !std::all_of(sampling_.begin(), sampling_.end(), [](const Request* r) { return device_draws(*r); });
   }
 
-  // Runs the decode rows that have gathered.
-  Status flush() {
-    if (rows_.empty()) return {};
-    cuda::Drawn drawn[cuda::kMaxRows];
-    HB_TRY(pass_->run(rows_, picks_, /*own_rows=*/true, wants_plain(), drawn));
-    for (size_t i = 0; i < sampling_.size(); ++i) HB_TRY(take(i, i, drawn[i]));
-    forget_rows();
-    return {};
-  }
-
   // Runs the prompt rows that have gathered, and draws for those that end a prompt, 16 at a time.
   Status flush_prompt() {
     if (segments_.empty()) return {};
     HB_TRY(pass_->run_prompt(segments_));
-    const bool plain = wants_plain();
+    const auto logits = wants_plain() ? CudaPass::Logits::kKept : CudaPass::Logits::kNone;
     for (size_t first = 0; first < picks_.size(); first += cuda::kMaxRows) {
       const size_t count = std::min<size_t>(cuda::kMaxRows, picks_.size() - first);
       cuda::Drawn drawn[cuda::kMaxRows];
-      HB_TRY(pass_->draw_prompt(std::span(picks_).subspan(first, count), plain, drawn));
+      HB_TRY(pass_->draw_prompt(std::span(picks_).subspan(first, count), logits, drawn));
       for (size_t i = 0; i < count; ++i) HB_TRY(take(first + i, i, drawn[i]));
     }
     forget_rows();
@@ -219,10 +280,11 @@ class CudaRunner final : public Runner {
     return {};
   }
 
-  std::shared_ptr<const Model> model_;
-  std::unique_ptr<CudaPass> pass_;
+  std::shared_ptr<CudaPass> pass_;
   int64_t vocab_;
   int64_t page_tokens_;
+  RunAhead ahead_;
+  Status lost_;  // why the device can't be used any more
   Sampler sampler_;
   std::vector<float> row_logits_;      // [vocab]
   std::vector<SampledToken> sampled_;  // of the current step, as are:
@@ -241,12 +303,21 @@ Status cuda_usable() {
   return cuda::usable_device(0).status();
 }
 
+std::unique_ptr<Runner> cuda_runner_of(std::shared_ptr<CudaPass> pass, const RunnerLimits& limits) {
+  return std::make_unique<CudaRunner>(std::move(pass), limits);
+}
+
 Result<uint64_t> cuda_memory_for_cache(uint64_t weight_bytes) {
   HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
   // Beside weights and cache: page tables, slots of partial sums, graphs.
   constexpr uint64_t kReserve = uint64_t{1} << 30;
   const uint64_t taken = weight_bytes + kReserve;
-  return device.free_bytes > taken ? device.free_bytes - taken : 0;
+  if (device.free_bytes <= taken)
+    return resource_exhausted("the model's weights take " + format_bytes(weight_bytes) + ", and 1 GiB beside them is " +
+                              "needed; the CUDA device " + device.name + " has " + format_bytes(device.free_bytes) +
+                              " free of " + format_bytes(device.memory_bytes) +
+                              "; choose a smaller model or a plan of fewer bits, or run on the CPU (--device cpu)");
+  return device.free_bytes - taken;
 }
 
 Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits) {
@@ -258,7 +329,7 @@ Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> mo
   HB_ASSIGN(std::unique_ptr<CudaPass> pass,
             CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv,
                              {limits.pages, std::min(limits.prefill_chunk, kMostPromptRows), limits.max_batch + 1}));
-  return std::unique_ptr<Runner>(std::make_unique<CudaRunner>(std::move(model), std::move(pass), limits));
+  return cuda_runner_of(std::move(pass), limits);
 }
 
 Result<std::string> cuda_devices_text() {

@@ -54,9 +54,13 @@ Result<std::vector<TokenEvent>> Engine::Impl::step() {
   take_inbox(events);
   const BatchPlan& plan = scheduler.next();
   if (!plan.empty()) {
-    HB_ASSIGN(const std::span<const SampledToken> tokens, runner->step(plan, logits_tap));
-    scheduler.accept(plan, tokens, events);
-    count(plan);
+    const auto tokens = runner->step(plan, logits_tap);
+    if (tokens.ok()) {
+      scheduler.accept(plan, *tokens, events);
+      count(plan);
+    } else {
+      scheduler.fail(plan, tokens.status(), events);
+    }
   }
   publish_metrics();
   return events;
@@ -86,6 +90,10 @@ void Engine::Impl::count(const BatchPlan& plan) {
 }
 
 void Engine::Impl::publish_metrics() {
+  const RunnerCounts done = runner->counts();
+  counters.steps_ahead = done.ahead;
+  counters.steps_ahead_unused = done.ahead_unused;
+  counters.device_waits = done.stream_waits;
   counters.running = scheduler.running();
   counters.preemptions = scheduler.preemptions();
   counters.context = options.context;

@@ -23,6 +23,12 @@ struct RunnerLimits {
   int64_t page_tokens = 0;
   int threads = 0;
   bool stage_times = false;
+  bool run_ahead = true;  // on a CUDA device
+};
+
+// What a runner has done beside its plans; EngineMetrics says what the numbers mean.
+struct RunnerCounts {
+  uint64_t ahead = 0, ahead_unused = 0, stream_waits = 0;
 };
 
 // Thread-compatible: owned by the thread that steps the engine.
@@ -31,7 +37,8 @@ class Runner {
   virtual ~Runner() = default;
 
   // Saves, restores, runs, samples. One token for each sampling segment of the plan, in order; valid until the next
-  // call. A request that fails alone gets its `failure` set, and its token means nothing. `tap` may be empty.
+  // call. A request that fails alone gets its `failure` set, and its token means nothing. A Status: none of the plan's requests
+  // can go on. `tap` may be empty.
   virtual Result<std::span<const SampledToken>> step(const BatchPlan& plan, const LogitsTap& tap) = 0;
 
   // Appends to `out` the scores of tokens[position + 1 .. position + rows + 1) given what stands before each of them.
@@ -41,6 +48,7 @@ class Runner {
 
   // Empty where RunnerLimits::stage_times did not ask for it.
   virtual std::vector<StageTime> stage_times() const { return {}; }
+  virtual RunnerCounts counts() const { return {}; }
 };
 
 Result<std::unique_ptr<Runner>> make_cpu_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits);

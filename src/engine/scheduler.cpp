@@ -109,6 +109,9 @@ bool Scheduler::make_room(size_t index) {
     preempt_youngest();
     if (itself) return false;
   }
+  // Where pages are plenty, the next token's a step early: a runner may begin the next step before this one's tokens are here.
+  if (request.computed + 2 < request.limit && blocks_.free_pages() > running())
+    blocks_.extend(request.pages, request.computed + 2);
   return true;
 }
 
@@ -188,6 +191,13 @@ void Scheduler::accept(const BatchPlan& plan, std::span<const SampledToken> samp
     events.push_back(std::move(event));
     if (finished) remove(request.id);
   }
+}
+
+void Scheduler::fail(const BatchPlan& plan, const Status& why, std::vector<TokenEvent>& events) {
+  for (const PageSave& save : plan.save) save.request->failure = why.message();
+  for (const BatchSegment& segment : plan.segments) segment.request->failure = why.message();
+  const std::vector<SampledToken> none(static_cast<size_t>(plan.sampled));
+  accept(plan, none, events);
 }
 
 }  // namespace halfbyte

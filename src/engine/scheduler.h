@@ -44,6 +44,9 @@ class Scheduler {
   // each token and for each request that failed.
   void accept(const BatchPlan& plan, std::span<const SampledToken> sampled, std::vector<TokenEvent>& events);
 
+  // The plan could not be carried out: its requests end, each with an event that says why.
+  void fail(const BatchPlan& plan, const Status& why, std::vector<TokenEvent>& events);
+
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   uint64_t preemptions() const { return preemptions_; }

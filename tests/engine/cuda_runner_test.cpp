@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <map>
 
@@ -46,13 +47,14 @@ std::shared_ptr<const Model> model_of(const std::string& model_type, const std::
 }
 
 std::unique_ptr<Engine> engine_of(const std::shared_ptr<const Model>& model, const std::string& device,
-                                  int64_t kv_tokens = 4096) {
+                                  int64_t kv_tokens = 4096, int max_batch = 20, bool run_ahead = true) {
   EngineOptions options;
+  options.run_ahead = run_ahead;
   options.device = device;
   options.threads = 2;
   options.context = std::min<int64_t>(1024, kv_tokens);
   options.kv_tokens = kv_tokens;
-  options.max_batch = 20;
+  options.max_batch = max_batch;
   options.prefill_chunk = 64;
   auto engine = Engine::create(model, options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
@@ -134,11 +136,15 @@ GenerateRequest request_of(uint64_t index) {
   return r;
 }
 
-std::vector<Trace> generate(Engine& engine, const std::vector<uint64_t>& indices) {
+// more_tokens: of each request, which the device draws then.
+std::vector<Trace> generate(Engine& engine, const std::vector<uint64_t>& indices, int64_t more_tokens = 0) {
   std::map<uint64_t, size_t> place;
   std::vector<Trace> traces(indices.size());
   for (size_t i = 0; i < indices.size(); ++i) {
-    const auto id = engine.submit(request_of(indices[i]));
+    GenerateRequest request = request_of(indices[i]);
+    request.max_tokens += more_tokens;
+    if (more_tokens > 0) request.sampling.top_p = 1.0f;
+    const auto id = engine.submit(std::move(request));
     EXPECT_TRUE(id.ok()) << id.status().message();
     place[*id] = i;
   }
@@ -175,6 +181,145 @@ TEST(CudaEngine, TokensDoNotDependOnCompany) {
   const auto preempted = generate(*tight, {0, 1, 2, 3, 4, 5, 6, 7});
   EXPECT_GT(tight->metrics().preemptions, 0u) << "the test wants a cache that is too small";
   for (size_t i = 0; i < preempted.size(); ++i) EXPECT_EQ(preempted[i], alone[i]) << "request " << i;
+}
+
+// Passes of several groups of 16: the same bits as alone.
+TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
+  HB_NEED_CUDA();
+  const auto model = model_of("llama", "w4a16");
+  ASSERT_NE(model, nullptr);
+  const auto engine = engine_of(model, "cuda", 64 * 192, 64);
+  ASSERT_NE(engine, nullptr);
+  std::vector<uint64_t> indices;
+  for (uint64_t i = 0; i < 61; ++i) indices.push_back(i);
+  const auto together = generate(*engine, indices, 60);
+  EXPECT_GT(engine->metrics().steps_ahead, 10u);
+  for (const uint64_t i : {0u, 3u, 15u, 16u, 31u, 32u, 47u, 48u, 60u})
+    EXPECT_EQ(together[i], generate(*engine, {i}, 60)[0]) << "request " << i;
+}
+
+// One thing that happens between two steps, drawn from (seed, step): requests come, are cancelled and are given tokens, all
+// rules among them; a sequence is scored.
+class Script {
+ public:
+  Script(Engine& engine, uint64_t seed) : engine_(engine), seed_(seed) {
+    StepClasses classes(kVocab);
+    for (size_t i = 0; i < classes.size(); ++i) classes[i] = i % 5 == 0 ? 2 : i % 3 == 0 ? 1 : 0;
+    classes_ = std::make_shared<const StepClasses>(std::move(classes));
+  }
+
+  void act(uint64_t step) {
+    if (live_.size() < 6 && draw(step, 0) % 4 == 0) submit(step);
+    if (live_.empty()) return;
+    const uint64_t victim = live_[draw(step, 1) % live_.size()];
+    switch (draw(step, 2) % 40) {
+      case 0: engine_.cancel(victim); break;
+      case 1: EXPECT_TRUE(engine_.force(victim, {5, static_cast<int32_t>(draw(step, 3) % kVocab), 7}).ok()); break;
+      case 2: static_cast<void>(engine_.score(prompt_of(step, 20))); break;  // may find no pages
+      default: break;
+    }
+  }
+  void saw(const TokenEvent& e) {
+    if (e.finish != FinishReason::kNone) std::erase(live_, e.request);
+  }
+
+ private:
+  uint64_t draw(uint64_t step, uint32_t what) const { return philox_draw(seed_, what, step) >> 8; }
+
+  void submit(uint64_t step) {
+    GenerateRequest r = request_of(step);
+    r.prompt.resize(std::min<size_t>(r.prompt.size(), 40));
+    r.max_tokens = 1 + static_cast<int64_t>(draw(step, 4) % 90);
+    if (draw(step, 5) % 3 == 0) {
+      r.sampling.policy.rule = static_cast<TemperatureRule>(1 + draw(step, 6) % 5);
+      r.sampling.policy.window = 1 + static_cast<int>(draw(step, 7) % 9);
+      r.sampling.policy.include_current = draw(step, 8) % 2 == 0;
+      r.sampling.policy.tau0 = 6.0;
+      r.step_classes = classes_;
+    }
+    const uint64_t stops = draw(step, 9) % 3 == 0 ? 8 : draw(step, 9) % 3 == 1 ? 30 : 0;  // the device's rule holds 8
+    for (uint64_t i = 0; i < stops; ++i) r.stop_tokens.push_back(static_cast<int32_t>((step * 31 + i * 29) % kVocab));
+    if (draw(step, 10) % 5 != 0) r.sampling.top_p = 1.0f;
+    const auto id = engine_.submit(std::move(r));
+    ASSERT_TRUE(id.ok()) << id.status().message();
+    live_.push_back(*id);
+  }
+
+  Engine& engine_;
+  uint64_t seed_;
+  std::vector<uint64_t> live_;
+  std::shared_ptr<const StepClasses> classes_;
+};
+
+std::string text_of(const TokenEvent& e) {
+  char line[160];
+  std::snprintf(line, sizeof(line), "request %llu position %lld token %d entropy %.9g T %.9g step %.17g %s %s",
+                static_cast<unsigned long long>(e.request), static_cast<long long>(e.position), e.token,
+                static_cast<double>(e.entropy), static_cast<double>(e.temperature),
+                e.choice ? e.choice->step_mean : -1.0, finish_reason_name(e.finish), e.error.c_str());
+  return line;
+}
+
+// Running ahead changes nothing: event for event the same, whatever happens between the steps, in a cache that is too small.
+TEST(CudaEngine, RunningAheadChangesNoToken) {
+  HB_NEED_CUDA();
+  const auto model = model_of("llama", "w4a16");
+  ASSERT_NE(model, nullptr);
+  uint64_t stopped = 0, unused = 0, preempted = 0;
+  for (const uint64_t seed : {1u, 2u, 3u}) {
+    const auto ahead = engine_of(model, "cuda", 160 + 32 * static_cast<int64_t>(seed), 20, true);
+    const auto waiting = engine_of(model, "cuda", 160 + 32 * static_cast<int64_t>(seed), 20, false);
+    ASSERT_TRUE(ahead != nullptr && waiting != nullptr);
+    Script one(*ahead, seed), two(*waiting, seed);
+    for (uint64_t step = 0; step < 700; ++step) {
+      one.act(step);
+      two.act(step);
+      const auto a = ahead->step(), b = waiting->step();
+      ASSERT_TRUE(a.ok() && b.ok());
+      ASSERT_EQ(a->size(), b->size()) << "step " << step;
+      for (size_t i = 0; i < a->size(); ++i) {
+        ASSERT_EQ(text_of((*a)[i]), text_of((*b)[i])) << "seed " << seed << ", step " << step;
+        one.saw((*a)[i]);
+        two.saw((*b)[i]);
+        const TokenEvent& e = (*a)[i];
+        if (e.choice) {
+          EXPECT_EQ(e.temperature, e.choice->temperature) << "the device's state is another";
+        }
+        stopped += e.finish == FinishReason::kStop ? 1u : 0u;
+      }
+    }
+    EXPECT_GT(ahead->metrics().steps_ahead, 150u);
+    EXPECT_EQ(waiting->metrics().steps_ahead, 0u);
+    unused += ahead->metrics().steps_ahead_unused;
+    preempted += ahead->metrics().preemptions;
+  }
+  EXPECT_GT(unused, 5u);
+  EXPECT_GT(stopped, 5u);
+  EXPECT_GT(preempted, 5u);
+}
+
+// 900 tokens in a row without waiting for the device to have nothing left, and nearly all of them begun a step early.
+TEST(CudaEngine, DecodesWithoutWaitingForTheDevice) {
+  HB_NEED_CUDA();
+  const auto model = model_of("qwen3", "w4a16");
+  ASSERT_NE(model, nullptr);
+  const auto engine = engine_of(model, "cuda");
+  ASSERT_NE(engine, nullptr);
+  GenerateRequest r = request_of(2);
+  r.max_tokens = 900;
+  r.sampling.policy.rule = TemperatureRule::kReset;
+  StepClasses classes(kVocab, 0);
+  for (size_t i = 0; i < classes.size(); i += 9) classes[i] = 2;
+  r.step_classes = std::make_shared<const StepClasses>(std::move(classes));
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  ASSERT_TRUE(engine->step().ok());  // the prompt
+  const uint64_t waits = engine->metrics().device_waits;
+  while (engine->busy()) ASSERT_TRUE(engine->step().ok());
+  const EngineMetrics m = engine->metrics();
+  EXPECT_EQ(m.generated_tokens, 900u);
+  EXPECT_EQ(m.device_waits, waits);
+  EXPECT_GE(m.steps_ahead, 890u);
+  EXPECT_EQ(m.steps_ahead_unused, 0u);
 }
 
 TEST(CudaEngine, RefusesWhatItDoesNotHave) {

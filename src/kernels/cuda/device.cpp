@@ -8,6 +8,13 @@
 #include "kernels/cuda/ops.h"
 
 namespace halfbyte::cuda {
+namespace {
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
 
 Status check(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return {};
@@ -23,7 +30,16 @@ Result<std::vector<DeviceInfo>> devices() {
   if (found == cudaErrorNoDevice) return std::vector<DeviceInfo>{};
   if (found != cudaSuccess) {
     cudaGetLastError();  // not for the next call
-    return unsupported(std::string("no CUDA device can be used: ") + cudaGetErrorString(found));
+    std::string text = std::string("no CUDA device can be used: ") + cudaGetErrorString(found);
+    int driver = 0, runtime = 0;
+    if (found == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+        cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
+      // The runtime calls an absent driver an old one.
+      text = driver == 0 ? std::string("no CUDA device can be used: there is no CUDA driver")
+                         : text + "; the driver is for CUDA " + version_text(driver) + ", this program needs " +
+                               version_text(runtime) + ": update the driver, or run on the CPU (--device cpu)";
+    }
+    return unsupported(text);
   }
   std::vector<DeviceInfo> out;
   for (int i = 0; i < count; ++i) {
@@ -67,7 +83,11 @@ Result<DeviceBuffer> DeviceBuffer::make(size_t bytes, bool zero) {
   if (code != cudaSuccess) {
     cudaGetLastError();
     out.data_ = nullptr;
-    return check(code, ("allocating " + format_bytes(bytes)).c_str());
+    size_t free = 0, total = 0;
+    std::string what = "allocating " + format_bytes(bytes);
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess)
+      what += ", " + format_bytes(free) + " free of " + format_bytes(total);
+    return check(code, what.c_str());
   }
   out.size_ = bytes;
   if (zero) HB_TRY(check(cudaMemset(out.data_, 0, bytes), "zeroing"));

@@ -34,6 +34,11 @@ struct DrawShared {
   unsigned long long chunk_weight[kMostChunks];
   int token;
   float entropy, temperature;
+  // Of rank 0: what the policy knows ahead of the entropy, and its state. Raw, for shared memory has no constructors.
+  alignas(TemperatureStep) unsigned char step_bytes[sizeof(TemperatureStep)];
+  alignas(TemperatureSums) unsigned char sums_bytes[sizeof(TemperatureSums)];
+  __device__ __forceinline__ TemperatureStep& step() { return *reinterpret_cast<TemperatureStep*>(step_bytes); }
+  __device__ __forceinline__ TemperatureSums& sums() { return *reinterpret_cast<TemperatureSums*>(sums_bytes); }
 };
 
 struct Part {  // of the vocabulary, of one thread block
@@ -238,7 +243,7 @@ __device__ Choice choose(DrawShared& shared, const float* logits, const Part& pa
   cg::cluster_group cluster = cg::this_cluster();
   if (cluster.block_rank() == 0 && threadIdx.x == 0) {
     shared.entropy = entropy;
-    shared.temperature = rule.policy.decide(static_cast<double>(entropy)).temperature;
+    shared.temperature = shared.step().decide(static_cast<double>(entropy)).temperature;
   }
   cluster.sync();
   return {*cluster.map_shared_rank(&shared.entropy, 0), *cluster.map_shared_rank(&shared.temperature, 0)};
@@ -287,16 +292,42 @@ __device__ __forceinline__ uint64_t device_clock() {
   return ns;
 }
 
+// By a thread with nothing else to do: the window's sum takes as long as it has entropies.
+__device__ void prepare_policy(DrawShared& shared, const DrawRule& rule) {
+  if (!rule.by_entropy) return;
+  if (rule.state == nullptr) {
+    shared.step() = rule.policy;
+    return;
+  }
+  shared.sums() = *rule.state;
+  shared.step() = shared.sums().upcoming(rule.ring);
+}
+
+// What the next step needs, by one thread.
+__device__ void move_on(const DrawRows& a, DrawShared& shared, const DrawRule& rule, int source, int position,
+                        const Drawn& drawn) {
+  bool rests = drawn.token < 0 || position + 2 >= rule.limit;
+  for (int i = 0; i < rule.stop_count; ++i) rests |= drawn.token == rule.stops[i];
+  a.tokens[source] = drawn.token < 0 ? 0 : drawn.token;
+  a.positions[source] = rests ? -1 : position + 1;
+  if (rests || !rule.by_entropy || rule.state == nullptr) return;
+  shared.sums().take(rule.ring, static_cast<double>(drawn.entropy));
+  shared.sums().accept(drawn.token < rule.class_count ? rule.classes[drawn.token] : 0);
+  *rule.state = shared.sums();
+}
+
 __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_constant__ DrawRows a) {
   extern __shared__ __align__(16) float logits[];
   __shared__ DrawShared shared;
   cg::cluster_group cluster = cg::this_cluster();
   const int row = blockIdx.y;
   const Part part = part_of(a.vocab, static_cast<int>(cluster.block_rank()));
+  const DrawRule& rule = a.rules[row];
+  // Rules, and the state that the step ahead left, are there before this step's first kernel.
+  if (cluster.block_rank() == 0 && threadIdx.x == kDrawThreads - 1) prepare_policy(shared, rule);
   ptx::griddepcontrol_wait();
   const int source = a.rows != nullptr ? a.rows[row] : row;
   if (source < 0 || a.positions[source] < 0) return;  // all of the cluster
-  const DrawRule rule = a.rules[row];
   const float most = load_and_max(a, shared, logits, part, row);
   const int position = a.positions[source];
   Drawn out;
@@ -310,17 +341,23 @@ __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_cons
     out.temperature = is_greedy ? 0.0f : choice.temperature;
   }
   if (cluster.block_rank() == 0 && threadIdx.x == 0) {
-    a.drawn[row] = out;
-    if (a.advance) {
-      a.tokens[source] = out.token < 0 ? 0 : out.token;
-      a.positions[source] = position + 1;
-      if (row == 0 && a.stamps != nullptr) a.stamps[(*a.step)++] = device_clock();
-    }
+    a.drawn[(position & (a.drawn_places - 1)) * a.drawn_stride + row] = out;
+    if (a.advance) move_on(a, shared, rule, source, position, out);
+    if (row == 0 && a.stamps != nullptr && a.stamps->count < a.stamps->capacity)
+      a.stamps->ends[a.stamps->count++] = device_clock();
   }
   cluster.sync();
 }
 
+__global__ void stamp_kernel(StepStamps* stamps) {
+  if (stamps->count < stamps->capacity) stamps->begins[stamps->count] = device_clock();
+}
+
 }  // namespace
+
+Status stamp_begin(StepStamps* stamps, Launch how) {
+  return launch(stamp_kernel, {dim3(1), 1}, {how.stream, false}, "stamp_begin", stamps);
+}
 
 Status draw_rows(const DrawRows& args, int rows, Launch how) {
   const int chunks = (args.vocab + kChunkLogits - 1) / kChunkLogits;

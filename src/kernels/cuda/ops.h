@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/temperature_step.h"
+#include "base/temperature_sums.h"
 #include "kernels/cuda/prompt_layout.h"
 #include "tensor/quant_linear.h"
 
@@ -269,6 +269,17 @@ __host__ __device__
 
 // --- tokens ---
 
+// The device's clock in ns at the beginning and end of steps; beyond `capacity` nothing is noted.
+struct StepStamps {
+  int32_t count = 0, capacity = 0;
+  uint64_t* begins = nullptr;  // [capacity]
+  uint64_t* ends = nullptr;    // [capacity]
+};
+// Notes the beginning of a step.
+Status stamp_begin(StepStamps* stamps, Launch launch);
+
+inline constexpr int kMaxStops = 8;  // stop tokens that a row's rule holds
+
 // How a row draws, on the device: temperature <= kGreedyTemperature (base/greedy.h) is greedy, min_p 0 is off. Everything else is the host's.
 struct DrawRule {
   float temperature = 0.0f;
@@ -278,6 +289,14 @@ struct DrawRule {
   bool wants_entropy = false;
   bool by_entropy = false;  // `policy` chooses the temperature, from the entropy
   TemperatureStep policy;
+  // What lets rows go on by themselves (DrawRows::advance). state: stands in place of `policy`, and moves on by a token.
+  TemperatureSums* state = nullptr;
+  double* ring = nullptr;            // [state->window]
+  const uint8_t* classes = nullptr;  // [class_count]: StepClasses
+  int32_t class_count = 0;
+  int32_t limit = INT32_MAX;  // a row rests when it has this many tokens, or has drawn one of `stops`
+  int32_t stop_count = 0;
+  int32_t stops[kMaxStops] = {};
 };
 struct Drawn {
   int32_t token = -1;  // -1: a logit is NaN or infinite
@@ -291,11 +310,14 @@ struct DrawRows {
   const int32_t* rows = nullptr;    // [M]: the row whose position the draw uses; negative: none; null: m
   int32_t* tokens = nullptr;        // [M] of the rows
   int32_t* positions = nullptr;     // [M] of the rows
-  bool advance = false;             // tokens[row] = drawn, positions[row] += 1: the next step can follow on the device
-  Drawn* drawn = nullptr;           // [M]
-  float* plain = nullptr;           // [M][vocab]: the logits with slots added, or null
-  uint64_t* stamps = nullptr;       // with advance: the device's clock in ns, one a step, or null
-  int32_t* step = nullptr;          // index into stamps, counted up
+  // tokens[row] = drawn, positions[row] += 1, policies move on: the next step can follow on the device. A row that rests
+  // (its rule says when, or a logit was not finite) gets position -1, and every operation leaves it out.
+  bool advance = false;
+  Drawn* drawn = nullptr;  // [drawn_places][drawn_stride]: row m at place `position mod drawn_places`; may be pinned
+  int drawn_places = 1;    // a power of two
+  int drawn_stride = 0;    // unused with one place
+  float* plain = nullptr;  // [M][vocab]: the logits with slots added, or null
+  StepStamps* stamps = nullptr;  // where row 0 notes the end of the step, or null
 };
 Status draw_rows(const DrawRows& args, int rows, Launch launch);
 
