@@ -20,10 +20,4 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know yet tha
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
 find_package(CUDAToolkit REQUIRED)
-# 90a is what runs (usable_device refuses others); 100a and 120a are compiled where asked for. Older ones have no bulk copies
-# and no clusters.
-foreach(arch IN LISTS HALFBYTE_CUDA_ARCHITECTURES)
-  if(NOT arch MATCHES "^(90a|100a|120a)(-real|-virtual)?$")
-    message(FATAL_ERROR "HALFBYTE_CUDA_ARCHITECTURES has '${arch}', expected 90a, 100a or 120a; the kernels use bulk copies and clusters, which devices before 9.0 have not")
-  endif()
-endforeach()
+include(${CMAKE_CURRENT_LIST_DIR}/HalfbyteCudaArchitectures.cmake)

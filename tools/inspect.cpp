@@ -17,6 +17,7 @@
 #include "kernels/registry.h"
 #include "memory_fit.h"
 #include "model/model_build.h"
+#include "model/synthetic.h"
 #include "model_options.h"
 #include "provenance.h"
 
@@ -29,7 +30,7 @@ struct InspectOptions {
   ModelOptions model;
   std::string other;  // the model to compare with
   std::string batch = "1";
-  bool fit = false, tensors = false, kernels_table = false, devices = false, json = false;
+  bool fit = false, tensors = false, kernels_table = false, devices = false, table = false, measure = false, json = false;
 };
 
 std::string dtype_name(const TensorInfo& t) {
@@ -215,9 +216,9 @@ Json kernels_json() {
 }
 
 // What the driver says of CUDA devices is text.
-Json devices_json() {
+Json devices_json(bool table) {
   const auto isa = choose_isa("");
-  const auto cuda = cuda_devices_text();
+  const auto cuda = cuda_devices_text(table);
   return {{"cpu",
            {{"name", cpu_model_name()},
             {"threads", default_thread_count()},
@@ -225,12 +226,12 @@ Json devices_json() {
           {"cuda", cuda.ok() ? *cuda : cuda.status().message()}};
 }
 
-std::string devices_text() {
+std::string devices_text(bool table) {
   const auto isa = choose_isa("");
   std::string text =
       fmt::format("cpu: {}, {}\n  runs the kernels {}\n", cpu_model_name(),
                   counted(static_cast<uint64_t>(default_thread_count()), "thread"), isa.ok() ? isa_name(*isa) : "none");
-  const auto cuda = cuda_devices_text();
+  const auto cuda = cuda_devices_text(table);
   if (!cuda.ok()) return text + "cuda: " + cuda.status().message() + "\n";
   return text + (cuda->empty() ? "cuda: no device is there\n" : *cuda);
 }
@@ -279,6 +280,12 @@ Status check_form(const InspectOptions& options, const CLI::App& app) {
   const std::initializer_list<const char*> of_models = {"MODEL", "OTHER", "--fit",   "--tensors",     "--plan",
                                                         "--kv",  "--ctx", "--batch", "--use-kernels", "--threads"};
   if (options.devices && options.kernels_table) return invalid_argument("--devices and --kernels: ask for one of them");
+  if (options.measure && !options.devices) return invalid_argument("--measure goes with --devices");
+  if (options.table && !options.devices) return invalid_argument("--table goes with --devices");
+  if (options.measure)
+    return refuse_unused(app, "with --measure",
+                         {"OTHER", "--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--use-kernels",
+                          "--threads", "--table", "--json"});
   if (options.devices) return refuse_unused(app, "with --devices", of_models);
   if (options.kernels_table)
     return refuse_unused(app, "with --kernels, which lists them (--use-kernels forces some)", of_models);
@@ -289,10 +296,39 @@ Status check_form(const InspectOptions& options, const CLI::App& app) {
   return {};
 }
 
+// The model whose linears --measure times: MODEL, or three that are often run.
+Result<std::vector<ModelConfig>> measured_models(const std::string& model) {
+  std::vector<ModelConfig> out;
+  const auto add = [&](const ModelSource& source) -> Status {
+    HB_ASSIGN(ModelConfig config, make_model_config(source.config, source.generation));
+    out.push_back(std::move(config));
+    return {};
+  };
+  if (!model.empty()) {
+    HB_ASSIGN(const ModelSource source, open_model_source(model));
+    HB_TRY(add(source));
+    return out;
+  }
+  for (const char* shape : {"qwen3-8b", "qwen3-14b", "qwen3-32b"}) {
+    HB_ASSIGN(const ModelSource source, synthetic_source(shape));
+    HB_TRY(add(source));
+  }
+  return out;
+}
+
+int run_measure(const std::string& model) {
+  const auto models = measured_models(model);
+  if (!models.ok()) return fail(models.status());
+  const auto text = measure_cuda_linears(*models);
+  if (!text.ok()) return fail(text.status());
+  return write_out(*text) ? kDone : fail_output();
+}
+
 int run(const InspectOptions& options, const CLI::App& app) {
   if (const Status s = check_form(options, app); !s.ok()) return fail(s);
+  if (options.measure) return run_measure(options.model.model);
   if (options.devices) {
-    const auto text = options.json ? json_text(devices_json()) : devices_text();
+    const auto text = options.json ? json_text(devices_json(options.table)) : devices_text(options.table);
     return write_out(text) ? kDone : fail_output();
   }
   if (options.kernels_table)
@@ -341,6 +377,9 @@ Command add_inspect(CLI::App& app) {
   flags.flag_as("--kernels", options->kernels_table, "List the implementations of every operation and which run here",
                 "HALFBYTE_INSPECT_KERNELS");
   flags.flag("--devices", options->devices, "List the CPU and the CUDA devices, what they would run, and why");
+  flags.flag("--table", options->table, "With --devices: the measured times that choose a CUDA device's linears");
+  flags.flag("--measure", options->measure,
+             "With --devices: measure those times for MODEL's linears (else of three known shapes) and keep them");
   flags.flag("--json", options->json, "One JSON object instead of text");
   return [options, &app] { return run(*options, app); };
 }

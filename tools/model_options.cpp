@@ -12,6 +12,7 @@
 #include "base/size_text.h"
 #include "engine/cuda_api.h"
 #include "io/model_source.h"
+#include "kernels/cuda/kernel_set.h"
 #include "kernels/registry.h"
 
 namespace halfbyte::tools {
@@ -51,6 +52,16 @@ std::string shipped_model() {
   return "";
 }
 
+bool is_cuda_name(const std::string& kernels) {
+  return !kernels.empty() && cuda::forced_kernels_named(kernels).ok();
+}
+
+// The CPU's names and the CUDA devices' have nothing in common.
+Result<std::string> kernels_named(const std::string& name) {
+  if (!is_cuda_name(name)) HB_TRY(choose_isa(name).status());
+  return name;
+}
+
 }  // namespace
 
 void add_model_argument(Flags& flags, ModelOptions& options) {
@@ -67,9 +78,10 @@ void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kern
       ->check(readable(parse_kv));
   flags
       .option_as(kernels_flag, options.kernels,
-                 "Force an implementation: ref, avx2, avxvnni, avx512, amx (default: the best here)",
+                 "Force an implementation: ref, avx2, avxvnni, avx512, amx; on a CUDA device ring, stages, portable "
+                 "(default: the best here)",
                  "HALFBYTE_KERNELS")
-      ->check(readable(choose_isa));
+      ->check(readable(kernels_named));
   flags.option("--threads", options.threads, "Threads (default: the physical cores this process may use)")
       ->check(whole_number(0, 4096));
 }
@@ -95,12 +107,19 @@ Status check_template(const TextModel& text, const std::string& path) {
 }
 
 Result<std::string> chosen_device(const ModelOptions& options) {
-  if (options.device.empty() || options.device == "cpu") return std::string("cpu");
-  if (options.device == "auto") return std::string(cuda_usable().ok() && options.kernels.empty() ? "cuda" : "cpu");
+  const bool cuda_kernels = is_cuda_name(options.kernels);
+  if (options.device.empty() || options.device == "cpu") {
+    if (cuda_kernels)
+      return invalid_argument(
+          fmt::format("--kernels is {}, which CUDA devices have; choose --device cuda, or one of the CPU's",
+                      quote(options.kernels)));
+    return std::string("cpu");
+  }
+  if (options.device == "auto" && !cuda_kernels)
+    return std::string(options.kernels.empty() && cuda_usable().ok() ? "cuda" : "cpu");
+  HB_TRY(force_cuda_kernels(options.kernels).with_context("--kernels with a CUDA device"));
   HB_TRY(cuda_usable());
-  if (!options.kernels.empty())
-    return invalid_argument("--kernels chooses among the CPU's kernels; leave it out with --device cuda");
-  return options.device;
+  return std::string("cuda");
 }
 
 Result<std::string> model_path(const std::string& given) {

@@ -1,6 +1,8 @@
 // The CUDA backend of a build without CUDA: each function says how to get one.
 #include "engine/cuda_api.h"
 #include "engine/runner.h"
+#include "kernels/cuda/kernel_set.h"
+#include "model/config.h"
 
 namespace halfbyte {
 namespace {
@@ -15,7 +17,13 @@ Status absent() {
 Status cuda_usable() {
   return absent();
 }
-Result<std::string> cuda_devices_text() {
+Result<std::string> cuda_devices_text(bool) {
+  return absent();
+}
+Status force_cuda_kernels(const std::string& name) {
+  return cuda::forced_kernels_named(name).status();  // a wrong name is wrong here, too
+}
+Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>&) {
   return absent();
 }
 Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions&) {

@@ -11,11 +11,21 @@
 
 namespace halfbyte {
 
+struct ModelConfig;
+
 // Ok when device 0 can run the kernels; else why not.
 Status cuda_usable();
 
-// A line for every device that the driver shows, and which kernels it would run.
-Result<std::string> cuda_devices_text();
+// Every device that the driver shows, which kernels it would run, and why. table: with the measured times that choose.
+Result<std::string> cuda_devices_text(bool table = false);
+
+// Kernels of CUDA devices from now on: "ring", "stages" or "portable" (kernels/cuda/kernel_set.h); "" gives the choice back.
+// invalid_argument lists the names; a device that cannot run them says so when it is used.
+Status force_cuda_kernels(const std::string& name);
+
+// Measures the kernels for the linears of these models on device 0 and keeps the times in the user's cache
+// (kernels/cuda/linear_table.h), from which linears choose afterwards; gives them as text.
+Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>& models);
 
 // A decode loop on the device alone: random weights of a known shape, tokens fed back on the device.
 struct CudaDecodeOptions {

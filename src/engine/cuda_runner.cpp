@@ -299,10 +299,6 @@ class CudaRunner final : public Runner {
 
 }  // namespace
 
-Status cuda_usable() {
-  return cuda::usable_device(0).status();
-}
-
 std::unique_ptr<Runner> cuda_runner_of(std::shared_ptr<CudaPass> pass, const RunnerLimits& limits) {
   return std::make_unique<CudaRunner>(std::move(pass), limits);
 }
@@ -330,23 +326,6 @@ Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> mo
             CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv,
                              {limits.pages, std::min(limits.prefill_chunk, kMostPromptRows), limits.max_batch + 1}));
   return cuda_runner_of(std::move(pass), limits);
-}
-
-Result<std::string> cuda_devices_text() {
-  HB_ASSIGN(const std::vector<cuda::DeviceInfo> all, cuda::devices());
-  std::string text;
-  for (const cuda::DeviceInfo& d : all) {
-    text += "cuda " + std::to_string(d.index) + ": " + d.name + ", compute capability " + std::to_string(d.major) +
-            "." + std::to_string(d.minor) + ", " + std::to_string(d.multiprocessors) + " multiprocessors, " +
-            std::to_string(d.memory_bytes >> 30) + " GiB, L2 " + std::to_string(d.l2_bytes >> 20) + " MiB, driver " +
-            std::to_string(d.driver / 1000) + "." + std::to_string(d.driver % 1000 / 10) + "\n  " +
-            (d.unusable.empty()
-                 ? "runs linear_fp4 (NVFP4, MXFP4; 1 to 16 rows), linear_prompt (wgmma), linear_bf16, attention_rows, "
-                   "attention_prompt (KV in BF16 or FP8)"
-                 : "not used: " + d.unusable) +
-            "\n";
-  }
-  return text;
 }
 
 }  // namespace halfbyte

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/cuda_devices.h"
 #include "formats/bf16.h"
 #include "model/load_plan.h"
 
@@ -173,6 +174,7 @@ uint64_t CudaWeights::linear_bytes() const {
 
 Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceInfo& device, int64_t context) {
   HB_TRY(check_cuda_kv(model.plan.kv));
+  use_measured_linears(device);
   CudaWeights out;
   out.config = model.config;
   out.device = device;
@@ -190,6 +192,7 @@ Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceI
 
 Result<CudaWeights> random_cuda_weights(const ModelConfig& config, const PrecisionPlan& plan,
                                         const cuda::DeviceInfo& device, int64_t context) {
+  use_measured_linears(device);
   CudaWeights out;
   out.config = config;
   out.device = device;

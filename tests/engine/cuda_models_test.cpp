@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -20,8 +21,15 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
+// HALFBYTE_KERNELS=portable runs the tests with those kernels.
+Status usable_cuda() {
+  const char* name = std::getenv("HALFBYTE_KERNELS");
+  HB_TRY(force_cuda_kernels(name != nullptr ? name : ""));
+  return cuda_usable();
+}
+
 #define HB_NEED_CUDA() \
-  if (const Status usable = cuda_usable(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message()
+  if (const Status usable = usable_cuda(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message()
 
 template <class T>
 T value_or_throw(Result<T> result) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 
@@ -68,8 +69,15 @@ std::vector<int32_t> prompt_of(uint64_t index, uint64_t length) {
   return out;
 }
 
+// HALFBYTE_KERNELS=portable runs the tests with those kernels.
+Status usable_cuda() {
+  const char* name = std::getenv("HALFBYTE_KERNELS");
+  HB_TRY(force_cuda_kernels(name != nullptr ? name : ""));
+  return cuda_usable();
+}
+
 #define HB_NEED_CUDA() \
-  if (const Status usable = cuda_usable(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message()
+  if (const Status usable = usable_cuda(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message()
 
 struct Case {
   const char* model_type;

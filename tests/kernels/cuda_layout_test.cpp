@@ -113,5 +113,23 @@ TEST(CudaLayout, Fp8CodesBecomeBf16) {
   }
 }
 
+// FP16 for devices that have no instruction for it.
+TEST(CudaLayout, Fp8CodesBecomeFp16) {
+  const auto half = [](uint32_t bits) {  // a finite FP16 number
+    const int exponent = static_cast<int>(bits >> 10 & 31), mantissa = static_cast<int>(bits & 1023);
+    const float value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                      : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+    return (bits & 0x8000) != 0 ? -value : value;
+  };
+  EXPECT_EQ(half(kFp8PowerF16 & 0xFFFF), 256.0f);
+  EXPECT_EQ(kFp8PowerF16 >> 16, kFp8PowerF16 & 0xFFFF);
+  for (uint32_t code = 0; code < 256; ++code) {
+    if ((code & 0x7F) == 0x7F) continue;  // NaN
+    const uint32_t bits = fp8_as_f16(code << 8 | (code ^ 0x80u) << 24);
+    EXPECT_EQ(half(bits & 0xFFFF) * 256.0f, E4M3::decode(static_cast<uint8_t>(code)));
+    EXPECT_EQ(half(bits >> 16) * 256.0f, E4M3::decode(static_cast<uint8_t>(code ^ 0x80)));
+  }
+}
+
 }  // namespace
 }  // namespace halfbyte::cuda

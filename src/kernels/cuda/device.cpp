@@ -16,6 +16,22 @@ std::string version_text(int version) {
 
 }  // namespace
 
+namespace {
+
+// Set before work begins, by whoever chooses the device.
+ForcedKernels forced_kernels = ForcedKernels::kNone;
+KernelSet active;
+
+}  // namespace
+
+void force_kernels(ForcedKernels forced) {
+  forced_kernels = forced;
+}
+
+const KernelSet& active_kernels() {
+  return active;
+}
+
 Status check(cudaError_t code, const char* what) {
   if (code == cudaSuccess) return {};
   const std::string text = std::string("CUDA device: ") + what + ": " + cudaGetErrorString(code);
@@ -55,9 +71,15 @@ Result<std::vector<DeviceInfo>> devices() {
     d.l2_bytes = static_cast<size_t>(p.l2CacheSize);
     HB_TRY(check(cudaDriverGetVersion(&d.driver), "driver version"));
     HB_TRY(check(cudaRuntimeGetVersion(&d.runtime), "runtime version"));
-    if (p.major != 9)
-      d.unusable = "compute capability " + std::to_string(p.major) + "." + std::to_string(p.minor) +
-                   "; the CUDA kernels are built for 9.0 (Hopper) and run nowhere else yet";
+    d.shared_bytes = p.sharedMemPerBlockOptin;
+    const DeviceFacts facts{p.major, p.minor, p.sharedMemPerBlockOptin};
+    auto kernels = kernel_set(facts, forced_kernels);
+    const Status runs = kernels.ok() ? check_built_for(facts, built_architectures()) : kernels.status();
+    if (runs.ok()) {
+      d.kernels = std::move(kernels).value();
+    } else {
+      d.unusable = runs.message();
+    }
     out.push_back(std::move(d));
   }
   return out;
@@ -73,6 +95,7 @@ Result<DeviceInfo> usable_device(int index) {
   HB_TRY(check(cudaSetDevice(index), "select"));
   size_t total = 0;
   HB_TRY(check(cudaMemGetInfo(&d.free_bytes, &total), "free memory"));
+  active = d.kernels;
   return d;
 }
 

@@ -3,25 +3,16 @@
 // Moves   slots x vocab x 4 bytes a row from L2, once: each thread block keeps its part in shared memory.
 // Exact   maximum, greedy token, entropy (chunks of 4,096 logits, 32 lanes, in the contract's order), weights of a draw
 //         (integers) and the drawn token are the host sampler's, bit for bit, for equal logits.
-#include <cooperative_groups.h>
-
-#include "base/exp32.h"
-#include "base/greedy.h"
-#include "base/log64.h"
-#include "base/rng.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/draw_values.cuh"
+#include "kernels/cuda/portable.h"
 
 namespace halfbyte::cuda {
 namespace {
 
-namespace cg = cooperative_groups;
-
-constexpr int kDrawThreads = 1024;
-constexpr int kDrawWarps = kDrawThreads / 32;
-constexpr int kChunkLogits = 4096;
 constexpr int kMostChunks = 12;  // of a thread block: 8 * 12 * 4096 = 393,216 logits
 
-struct DrawShared {
+struct DrawShared : PolicyShared {
   float most[kDrawWarps];
   int bad[kDrawWarps];
   int first[kDrawWarps];
@@ -34,11 +25,6 @@ struct DrawShared {
   unsigned long long chunk_weight[kMostChunks];
   int token;
   float entropy, temperature;
-  // Of rank 0: what the policy knows ahead of the entropy, and its state. Raw, for shared memory has no constructors.
-  alignas(TemperatureStep) unsigned char step_bytes[sizeof(TemperatureStep)];
-  alignas(TemperatureSums) unsigned char sums_bytes[sizeof(TemperatureSums)];
-  __device__ __forceinline__ TemperatureStep& step() { return *reinterpret_cast<TemperatureStep*>(step_bytes); }
-  __device__ __forceinline__ TemperatureSums& sums() { return *reinterpret_cast<TemperatureSums*>(sums_bytes); }
 };
 
 struct Part {  // of the vocabulary, of one thread block
@@ -51,26 +37,6 @@ __device__ __forceinline__ Part part_of(int vocab, int rank) {
   const int first = min(rank * each * kChunkLogits, vocab);
   const int count = min(vocab - first, each * kChunkLogits);
   return {first, count, (count + kChunkLogits - 1) / kChunkLogits};
-}
-
-template <class T, class Join>
-__device__ __forceinline__ T warp_reduce(T v, Join join) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) v = join(v, __shfl_xor_sync(~0u, v, mask));
-  return v;
-}
-
-// A logit as its linear left it. kSlots: there may be more than one slot.
-template <bool kSlots>
-__device__ __forceinline__ float read_logit(const SlotView& logits, int row, int i) {
-  if constexpr (kSlots) {
-    float y[1];
-    SlotReader<1>(logits, i).read(row, y);
-    return y[0];
-  } else {
-    const float y = __ldcg(logits.partial + static_cast<size_t>(row) * logits.rows + i);
-    return logits.bias != nullptr ? y + logits.bias[i] : y;
-  }
 }
 
 // The part's logits into shared memory, several loads on their way at once; the thread's maximum, and whether it saw a NaN.
@@ -152,12 +118,6 @@ __device__ int greedy(DrawShared& shared, const float* logits, const Part& part,
   return first;
 }
 
-__device__ __forceinline__ double fold_lanes(double v) {
-#pragma unroll
-  for (int half = 16; half > 0; half /= 2) v += __shfl_down_sync(~0u, v, half);
-  return v;
-}
-
 // A warp a chunk, lane j has the logits j mod 32 in ascending order; chunks are added by thread 0 of rank 0.
 __device__ float entropy_of(DrawShared& shared, const float* logits, const Part& part, float most, int vocab) {
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
@@ -190,16 +150,6 @@ __device__ float entropy_of(DrawShared& shared, const float* logits, const Part&
   }
   return static_cast<float>(log64(z) - s / z);
 }
-
-struct Weigher {
-  float temperature, top;
-  double least;  // min-p: lighter tokens weigh nothing
-  __device__ __forceinline__ uint32_t operator()(float logit) const {
-    const float e = exp32(logit / temperature - top);
-    const uint32_t w = e < 1.0f ? static_cast<uint32_t>(static_cast<int32_t>(e * 2147483648.0f)) : 0x80000000u;
-    return static_cast<double>(w) < least ? 0u : w;
-  }
-};
 
 // The token at which the running sum of the part's weights first exceeds r; by all threads of the block.
 __device__ void find_token(DrawShared& shared, const float* logits, const Part& part, int chunk, uint64_t r,
@@ -286,37 +236,8 @@ __device__ int drawn_token(DrawShared& shared, const float* logits, const Part& 
   return token;
 }
 
-__device__ __forceinline__ uint64_t device_clock() {
-  uint64_t ns;
-  asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(ns));
-  return ns;
-}
-
-// By a thread with nothing else to do: the window's sum takes as long as it has entropies.
-__device__ void prepare_policy(DrawShared& shared, const DrawRule& rule) {
-  if (!rule.by_entropy) return;
-  if (rule.state == nullptr) {
-    shared.step() = rule.policy;
-    return;
-  }
-  shared.sums() = *rule.state;
-  shared.step() = shared.sums().upcoming(rule.ring);
-}
-
-// What the next step needs, by one thread.
-__device__ void move_on(const DrawRows& a, DrawShared& shared, const DrawRule& rule, int source, int position,
-                        const Drawn& drawn) {
-  bool rests = drawn.token < 0 || position + 2 >= rule.limit;
-  for (int i = 0; i < rule.stop_count; ++i) rests |= drawn.token == rule.stops[i];
-  a.tokens[source] = drawn.token < 0 ? 0 : drawn.token;
-  a.positions[source] = rests ? -1 : position + 1;
-  if (rests || !rule.by_entropy || rule.state == nullptr) return;
-  shared.sums().take(rule.ring, static_cast<double>(drawn.entropy));
-  shared.sums().accept(drawn.token < rule.class_count ? rule.classes[drawn.token] : 0);
-  *rule.state = shared.sums();
-}
-
 __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_constant__ DrawRows a) {
+  HB_FROM_SM90();
   extern __shared__ __align__(16) float logits[];
   __shared__ DrawShared shared;
   cg::cluster_group cluster = cg::this_cluster();
@@ -340,12 +261,7 @@ __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_cons
     out.entropy = choice.entropy;
     out.temperature = is_greedy ? 0.0f : choice.temperature;
   }
-  if (cluster.block_rank() == 0 && threadIdx.x == 0) {
-    a.drawn[(position & (a.drawn_places - 1)) * a.drawn_stride + row] = out;
-    if (a.advance) move_on(a, shared, rule, source, position, out);
-    if (row == 0 && a.stamps != nullptr && a.stamps->count < a.stamps->capacity)
-      a.stamps->ends[a.stamps->count++] = device_clock();
-  }
+  if (cluster.block_rank() == 0 && threadIdx.x == 0) report(a, shared, rule, row, source, position, out);
   cluster.sync();
 }
 
@@ -365,6 +281,7 @@ Status draw_rows(const DrawRows& args, int rows, Launch how) {
   if (each > kMostChunks)
     return unsupported("a vocabulary of " + std::to_string(args.vocab) + " on a CUDA device, expected up to " +
                        std::to_string(kClusterBlocks * kMostChunks * kChunkLogits));
+  if (!active_kernels().clusters) return draw_rows_portable(args, rows, how);
   const size_t shared = static_cast<size_t>(each) * kChunkLogits * sizeof(float);
   static const cudaError_t kReady = cudaFuncSetAttribute(draw_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                          kMostChunks * kChunkLogits * sizeof(float));

@@ -26,13 +26,18 @@ Status launch(void (*kernel)(Args...), const Grid& grid, const Launch& launch, c
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = launch.stream;
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = launch.programmatic ? 1 : 0;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(grid.cluster);
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
   config.attrs = attributes;
-  config.numAttrs = grid.cluster > 1 ? 2 : 1;
+  if (launch.programmatic && active_kernels().programmatic) {
+    cudaLaunchAttribute& a = attributes[config.numAttrs++];
+    a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    a.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1) {
+    cudaLaunchAttribute& a = attributes[config.numAttrs++];
+    a.id = cudaLaunchAttributeClusterDimension;
+    a.val.clusterDim.x = static_cast<unsigned>(grid.cluster);
+    a.val.clusterDim.y = a.val.clusterDim.z = 1;
+  }
   return check(cudaLaunchKernelEx(&config, kernel, Args(given)...), name);
 }
 

@@ -1,6 +1,8 @@
 // What linears of both weight formats share: making them, and their result as a reader sees it.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "kernels/cuda/linear_lists.h"
 #include "kernels/cuda/prompt_layout.h"
@@ -27,7 +29,21 @@ Status upload_bias(LinearStorage& storage, const std::vector<LinearPart>& parts)
   return {};
 }
 
+LinearTable linear_table;  // set before work begins
+
+void choose_kernels(Linear& linear) {
+  const KernelSet& set = active_kernels();
+  linear.kernels.fill(set.linear);
+  if (!linear.fp4 || set.forced) return;
+  for (size_t i = 0; i < linear.kernels.size(); ++i)
+    linear.kernels[i] = linear_table.best(linear.n, linear.k, 1 << i).value_or(set.linear);
+}
+
 }  // namespace
+
+void use_linear_table(LinearTable table) {
+  linear_table = std::move(table);
+}
 
 Result<LinearStorage> make_linear(const std::vector<LinearPart>& parts, int multiprocessors) {
   const WeightFormat format = parts[0].format;
@@ -44,6 +60,7 @@ Result<LinearStorage> make_linear(const std::vector<LinearPart>& parts, int mult
   const bool bf16 = format == WeightFormat::kBF16;
   auto storage = bf16 ? bf16_storage(n, k, multiprocessors) : fp4_storage(n, k, multiprocessors);
   if (!storage.ok()) return storage;
+  choose_kernels(storage->view);
   if (bf16) {
     HB_ASSIGN(DeviceBuffer rows, DeviceBuffer::make(storage->view.bytes));
     size_t at = 0;
@@ -64,7 +81,9 @@ Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t
                                          uint64_t seed) {
   if (format != WeightFormat::kBF16) {
     auto storage = fp4_storage(n, k, multiprocessors);
-    if (storage.ok()) HB_TRY(randomise_fp4(*storage, format, seed));
+    if (!storage.ok()) return storage;
+    choose_kernels(storage->view);
+    HB_TRY(randomise_fp4(*storage, format, seed));
     return storage;
   }
   auto storage = bf16_storage(n, k, multiprocessors);
@@ -84,12 +103,20 @@ size_t slot_floats(const Linear& linear, int rows) {
          static_cast<size_t>(linear.rows);
 }
 
+LinearKernel linear_kernel_of(const Linear& linear, int rows) {
+  if (!active_kernels().ring) return LinearKernel::kStages;
+  return linear.kernels[static_cast<size_t>(std::countr_zero(static_cast<unsigned>(padded_rows(rows))))];
+}
+
 Status run_linear(const Linear& linear, int rows, const void* x, float* partial, Launch launch) {
-  return linear.fp4 ? run_fp4(linear, rows, x, partial, launch) : run_bf16(linear, rows, x, partial, launch);
+  if (!linear.fp4) return run_bf16(linear, rows, x, partial, launch);
+  return linear_kernel_of(linear, rows) == LinearKernel::kRing ? run_ring(linear, rows, x, partial, launch)
+                                                               : run_stages(linear, rows, x, partial, launch);
 }
 
 Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile) {
-  if (linear.fp4) return run_fp4_prompt(linear, rows, x, y, launch, tile);
+  if (linear.fp4 && active_kernels().wgmma) return run_fp4_prompt(linear, rows, x, y, launch, tile);
+  if (linear.fp4) return run_fp4_prompt_portable(linear, rows, x, y, launch, tile);
   for (int first = 0; first < rows; first += kMaxRows) {
     const auto at = static_cast<size_t>(first);
     HB_TRY(run_bf16(linear, std::min(kMaxRows, rows - first),

@@ -12,6 +12,7 @@
 //          so that rows g and g + 1 lie in the two halves of the banks.
 #include <algorithm>
 
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_lists.h"
 
@@ -197,6 +198,7 @@ __device__ __forceinline__ void consume(const Bf16Args& a, uint8_t* shared, uint
 
 template <int kColumnTiles>
 __global__ void __launch_bounds__(kThreads, 1) linear_bf16(const __grid_constant__ Bf16Args a) {
+  HB_FROM_SM90();
   extern __shared__ __align__(128) uint8_t shared[];
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x >> 5), 0);
   const uint32_t full = ptx::shared_address(shared), empty = full + 8 * kMostStages;
@@ -213,6 +215,73 @@ __global__ void __launch_bounds__(kThreads, 1) linear_bf16(const __grid_constant
     consume<kColumnTiles>(a, shared, full, empty);
   } else if (threadIdx.x == 0) {
     producer.run(begun);
+  }
+}
+
+// A warp's run of one stage on its way to registers: what multiply_run reads from shared memory.
+struct RunWords {
+  uint4 low[kChunks], high[kChunks];
+
+  __device__ __forceinline__ void load(const Bf16Args& a, int tile, int part, int warp, int lane) {
+    const int g = lane >> 2, t = lane & 3, odd = g & 1;
+    const int k = part + 1 == a.parts ? a.last_k : kStageK, pitch = k * 2;
+    const auto blocks = static_cast<size_t>(gridDim.x);
+    const size_t tile_k = static_cast<size_t>(a.parts - 1) * kStageK + a.last_k;
+    const size_t before = tile / gridDim.x * blocks * tile_k + blocks * part * kStageK + blockIdx.x * size_t(k);
+    const uint8_t* from = a.weights + before * (kRows * 2) + g * pitch + (warp * kRun + t * 8) * 2;
+#pragma unroll
+    for (int u = 0; u < kChunks; ++u) {
+      const bool inside = part * kStageK + warp * kRun + u * kChunk + t * 8 < a.k;
+      const uint8_t* at = from + (u ^ odd) * kChunk * 2;
+      low[u] = inside ? ptx::ld_stream_v4(at) : make_uint4(0, 0, 0, 0);
+      high[u] = inside ? ptx::ld_stream_v4(at + 8 * pitch) : make_uint4(0, 0, 0, 0);
+    }
+  }
+};
+
+// The portable form (kernel_set.h): weights straight to registers, one run ahead. The same products in the same order.
+template <int kColumnTiles>
+__global__ void __launch_bounds__(kWarps * 32) linear_bf16_registers(const __grid_constant__ Bf16Args a) {
+  __shared__ WarpSums<kColumnTiles> buffers[2];
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  const int g = lane >> 2, t = lane & 3;
+  int tile = static_cast<int>(blockIdx.x), next_tile = tile, next_part = 0;
+  RunWords next;
+  next.load(a, tile, 0, warp, lane);
+  ptx::griddepcontrol_wait();
+  const uint8_t* x[kColumnTiles];
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n) {
+    const int column = n * 8 + g;
+    x[n] = column < a.columns ? reinterpret_cast<const uint8_t*>(a.x + static_cast<size_t>(column) * a.k) : nullptr;
+  }
+  int buffer = 0;
+#pragma unroll 1
+  for (; tile < a.tiles; tile += static_cast<int>(gridDim.x)) {
+    float sums[kColumnTiles][4] = {};
+#pragma unroll 1
+    for (int part = 0; part < a.parts; ++part) {
+      const RunWords words = next;
+      if (++next_part == a.parts) {
+        next_part = 0;
+        next_tile += static_cast<int>(gridDim.x);
+      }
+      if (next_tile < a.tiles) next.load(a, next_tile, next_part, warp, lane);
+#pragma unroll
+      for (int u = 0; u < kChunks; ++u) {
+        const int at = part * kStageK + warp * kRun + u * kChunk + t * 8;
+        const uint4 low = words.low[u], high = words.high[u];
+#pragma unroll
+        for (int n = 0; n < kColumnTiles; ++n) {
+          const uint4 v = at < a.k && x[n] != nullptr ? *reinterpret_cast<const uint4*>(x[n] + at * 2)
+                                                      : make_uint4(0, 0, 0, 0);
+          ptx::mma_m16n8k16_bf16(sums[n], low.x, high.x, low.y, high.y, v.x, v.y);
+          ptx::mma_m16n8k16_bf16(sums[n], low.z, high.z, low.w, high.w, v.z, v.w);
+        }
+      }
+    }
+    store_tile<kColumnTiles>(a, buffers[buffer], sums, tile, warp, lane);
+    buffer ^= 1;
   }
 }
 
@@ -250,6 +319,9 @@ int last_k_of(int64_t k) {
 
 template <int kColumnTiles>
 Status launch_columns(Bf16Args& a, int runs, const Launch& how) {
+  const dim3 blocks(static_cast<unsigned>(runs));
+  if (!active_kernels().ring)
+    return launch(linear_bf16_registers<kColumnTiles>, {blocks, kWarps * 32}, how, "linear_bf16_registers", a);
   static const cudaError_t kReady =
       cudaFuncSetAttribute(linear_bf16<kColumnTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
   HB_TRY(check(kReady, "shared memory of linear_bf16"));
@@ -263,8 +335,7 @@ Status launch_columns(Bf16Args& a, int runs, const Launch& how) {
   a.stages = stages_beside(a.x_pitch);
   a.inflight = std::min(a.stages, kInFlight);
   const int shared = ring_offset(a.x_pitch, a.columns) + a.stages * kStageBytes + kSums;
-  return launch(linear_bf16<kColumnTiles>, {dim3(static_cast<unsigned>(runs)), kThreads, static_cast<size_t>(shared)},
-                how, "linear_bf16", a);
+  return launch(linear_bf16<kColumnTiles>, {blocks, kThreads, static_cast<size_t>(shared)}, how, "linear_bf16", a);
 }
 
 }  // namespace

@@ -166,6 +166,8 @@ Result<LinearStorage> fp4_storage(int64_t n, int64_t k, int multiprocessors) {
   v.multiprocessors = multiprocessors;
   const int total = panels * v.k_steps;
   v.runs = std::min({multiprocessors, total, panels * (kMaxSlots - 2)});
+  // Runs of one k step beside runs of two may leave a panel more: fewer runs then.
+  while (v.runs > 1 && Split::of(total, v.runs).slots(v.k_steps) > kMaxSlots) --v.runs;
   v.bytes = static_cast<size_t>(total) * kPanelStepBytes;
   const Split split = Split::of(total, v.runs);
   if (split.slots(v.k_steps) > kMaxSlots)
@@ -244,7 +246,7 @@ Status randomise_fp4(LinearStorage& storage, WeightFormat format, uint64_t seed)
   return {};
 }
 
-Status run_fp4(const Linear& linear, int rows, const void* x, float* partial, Launch how) {
+Status run_ring(const Linear& linear, int rows, const void* x, float* partial, Launch how) {
   const LinearArgs args = linear_args(linear, x, partial, how);
   switch (padded_rows(rows)) {
     case 1: return launch_tokens<1>(args, GivenX{}, how);
@@ -256,7 +258,7 @@ Status run_fp4(const Linear& linear, int rows, const void* x, float* partial, La
 }
 
 Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch how) {
-  if (!makes_own_x(linear, rows, args.out)) {
+  if (linear_kernel_of(linear, rows) != LinearKernel::kRing || !makes_own_x(linear, rows, args.out)) {
     HB_TRY(merge_rows(args, rows, how));
     return run_linear(linear, rows, args.out.x, partial, how);
   }

@@ -533,6 +533,7 @@ __device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, u
 template <class Config, class Source>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     linear_fp4(const __grid_constant__ LinearArgs args, const __grid_constant__ Source source) {
+  HB_FROM_SM90();
   extern __shared__ __align__(128) uint8_t shared[];
   // Uniform by construction, so that the producer's addresses are uniform registers (mbarrier.init and the copies take
   // no others). The producers are the first warps: warps of a block start up to 400 cycles apart.

@@ -10,9 +10,13 @@ namespace halfbyte::cuda {
 Result<LinearStorage> fp4_storage(int64_t n, int64_t k, int multiprocessors);
 Status pack_fp4(LinearStorage& storage, const std::vector<LinearPart>& parts);
 Status randomise_fp4(LinearStorage& storage, WeightFormat format, uint64_t seed);
-Status run_fp4(const Linear& linear, int rows, const void* x, float* partial, Launch launch);
+Status run_ring(const Linear& linear, int rows, const void* x, float* partial, Launch launch);
+Status run_stages(const Linear& linear, int rows, const void* x, float* partial, Launch launch);
+// The one that runs for so many rows: what the linear was made with, where the device can.
+LinearKernel linear_kernel_of(const Linear& linear, int rows);
 // tile: 0 lets it choose.
 Status run_fp4_prompt(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile);
+Status run_fp4_prompt_portable(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile);
 size_t fp4_x_bytes(const Linear& linear, int rows);
 
 Result<LinearStorage> bf16_storage(int64_t n, int64_t k, int multiprocessors);

@@ -165,6 +165,7 @@ __device__ __forceinline__ void consume(const PromptArgs& args, uint32_t ring, u
 
 template <int kTile>
 __global__ void __launch_bounds__(kThreads, 1) linear_prompt(const __grid_constant__ PromptArgs args) {
+  HB_FROM_SM90();
   using Config = PromptConfig<kTile>;
   extern __shared__ uint8_t shared[];
   const uint32_t ring = (ptx::shared_address(shared) + kAtomBytes - 1) / kAtomBytes * kAtomBytes;

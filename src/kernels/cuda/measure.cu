@@ -1,17 +1,18 @@
 // What measurements need: a plain read, and random weights.
+#include "kernels/cuda/cold_linear.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace halfbyte::cuda {
 namespace {
 
-constexpr int kReadThreads = 512;
+constexpr int kReadThreads = 512;  // of read_all
 constexpr int kReadUnroll = 8;
 
 // Every load is kept alive by a sum that never matches.
 __global__ void read_kernel(const uint4* data, size_t count, uint32_t* never) {
   uint32_t sum = 0;
-  const size_t stride = size_t{gridDim.x} * kReadThreads;
-  size_t i = blockIdx.x * size_t{kReadThreads} + threadIdx.x;
+  const size_t stride = size_t{gridDim.x} * blockDim.x;
+  size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x;
   for (; i + (kReadUnroll - 1) * stride < count; i += kReadUnroll * stride) {
     uint4 v[kReadUnroll];
 #pragma unroll
@@ -50,8 +51,12 @@ __global__ void random_bf16_kernel(uint16_t* out, size_t count, float width, uin
 }  // namespace
 
 Status read_all(const void* data, size_t bytes, int multiprocessors, Launch how) {
-  const Grid grid{dim3(static_cast<unsigned>(4 * multiprocessors)), kReadThreads};
-  return launch(read_kernel, grid, how, "read_all", static_cast<const uint4*>(data), bytes / 16, nullptr);
+  return read_by(data, bytes, 4 * multiprocessors, kReadThreads, how);
+}
+
+Status read_by(const void* data, size_t bytes, int blocks, int threads, Launch how) {
+  return launch(read_kernel, {dim3(static_cast<unsigned>(blocks)), threads}, how, "read_all",
+                static_cast<const uint4*>(data), bytes / 16, nullptr);
 }
 
 Status fill_random_bf16(void* data, size_t count, float width, uint64_t seed, Launch how) {

@@ -1,6 +1,5 @@
 // The CUDA operations of a decoder, as host functions that put one kernel each on a stream. They know shapes and
-// layouts, never models. Everything is compiled for compute capability 9.0 and later (bulk copies, clusters,
-// programmatic launch).
+// layouts, never models. Which kernel an operation takes on a device: kernel_set.h.
 //
 // A linear writes slots: partial sums [slot][M][rows] FP32, 1 to kMaxSlots an output. Whoever reads a linear's result
 // adds the slots in ascending order as it reads (SlotView), so no kernel stands between a linear and its reader.
@@ -10,6 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,6 +17,8 @@
 
 #include "base/result.h"
 #include "base/temperature_sums.h"
+#include "kernels/cuda/kernel_set.h"
+#include "kernels/cuda/linear_table.h"
 #include "kernels/cuda/prompt_layout.h"
 #include "tensor/quant_linear.h"
 
@@ -43,12 +45,19 @@ struct DeviceInfo {
   int multiprocessors = 0;
   size_t memory_bytes = 0, free_bytes = 0, l2_bytes = 0;
   int driver = 0, runtime = 0;  // e.g. 13000
-  std::string unusable;         // why the kernels cannot run there; empty: they can
+  size_t shared_bytes = 0;      // that a thread block may ask for
+  KernelSet kernels;            // that would run there
+  std::string unusable;         // why none can; empty: they can
 };
 // Every device that the driver shows. kUnsupported when there is no driver or it is too old, with the driver's words.
 Result<std::vector<DeviceInfo>> devices();
-// The device, or kUnsupported that says what was found.
+// The device, made the one in use, with its kernels made the active ones; or kUnsupported that says what was found.
 Result<DeviceInfo> usable_device(int index);
+
+// For the devices that usable_device gives from now on: forcing changes times, and prompts' last bits.
+void force_kernels(ForcedKernels forced);
+// Of the device in use.
+const KernelSet& active_kernels();
 
 // kInternal with the call's and CUDA's words, kResourceExhausted for memory; ok for cudaSuccess.
 Status check(cudaError_t code, const char* what);
@@ -106,6 +115,8 @@ struct Linear {
   const float* bias = nullptr;           // [rows] or null
   size_t bytes = 0;                      // that a pass must read
   int multiprocessors = 0;               // of the device
+  // FP4: the kernel for 1, 2, 4, 8 and 16 rows. All give the same bits. A ring where none can run is taken for stages.
+  std::array<LinearKernel, 5> kernels = {};
 };
 
 // A linear's memory; `view` points into it.
@@ -127,6 +138,9 @@ struct LinearPart {
 Result<LinearStorage> make_linear(const std::vector<LinearPart>& parts, int multiprocessors);
 // Random weights of a shape, made on the device: every code, scales around 1 / sqrt(k).
 Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t k, int multiprocessors, uint64_t seed);
+
+// Which kernel the linears take that are made from now on, where the table has their shape and nothing is forced.
+void use_linear_table(LinearTable table);
 
 // Bytes of x^ (or of BF16 rows) for a pass of `rows` (padded) rows.
 size_t x_bytes(const Linear& linear, int rows);
@@ -156,7 +170,7 @@ size_t prompt_x_bytes(const Linear& linear, int rows);
 size_t prompt_y_floats(const Linear& linear, int rows);
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale);
 
-// --- row operations: one cluster of 8 thread blocks a row; results are rounded for the next linear ---
+// --- row operations: a cluster of 8 thread blocks a row, or one block; results are rounded for the next linear ---
 
 // Where a rounded row goes.
 struct RowOutput {

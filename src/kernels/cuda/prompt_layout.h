@@ -31,4 +31,10 @@ HB_HOST_DEVICE constexpr uint32_t fp8_as_bf16(uint32_t codes) {
 }
 inline constexpr uint32_t kFp8Power = 0x7B807B80u;  // 2^120, twice
 
+// The same as two FP16 of 2^-8 times their values.
+HB_HOST_DEVICE constexpr uint32_t fp8_as_f16(uint32_t codes) {
+  return ((codes >> 1) & 0x3F803F80u) | (codes & 0x80008000u);
+}
+inline constexpr uint32_t kFp8PowerF16 = 0x5C005C00u;  // 2^8, twice
+
 }  // namespace halfbyte::cuda

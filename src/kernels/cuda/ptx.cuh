@@ -1,9 +1,12 @@
 // One function an instruction, named after it.
 #pragma once
 
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+
+#include "kernels/cuda/prompt_layout.h"
 
 namespace halfbyte::cuda::ptx {
 
@@ -62,8 +65,17 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global,
   asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(shared), "l"(global), "r"(inside ? 16 : 0)
                : "memory");
 }
+// The same of all 16 bytes.
+__device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until at most kPending of this thread's groups are under way.
+template <int kPending>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 __device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
@@ -88,11 +100,22 @@ __device__ __forceinline__ uint32_t movmatrix_trans(uint32_t v) {
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0,%1;" : "=r"(d) : "r"(v));
   return d;
 }
+// Two E4M3 codes, in bits 8 to 15 and 24 to 31, as FP16, by shifts and one product.
+__device__ __forceinline__ uint32_t f16_of_fp8(uint32_t codes) {
+  const uint32_t bits = fp8_as_f16(codes), power = kFp8PowerF16;
+  const __half2 product = __hmul2(reinterpret_cast<const __half2&>(bits), reinterpret_cast<const __half2&>(power));
+  return reinterpret_cast<const uint32_t&>(product);
+}
 // Four E4M3 codes as FP16, exactly.
 __device__ __forceinline__ void cvt_f16x2_e4m3x2(uint32_t& low, uint32_t& high, uint32_t codes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  low = f16_of_fp8(__byte_perm(codes, 0, 0x1404));
+  high = f16_of_fp8(__byte_perm(codes, 0, 0x3424));
+#else
   asm("{\n.reg .b16 l,h;\nmov.b32 {l,h},%2;\ncvt.rn.f16x2.e4m3x2 %0,l;\ncvt.rn.f16x2.e4m3x2 %1,h;\n}\n"
       : "=r"(low), "=r"(high)
       : "r"(codes));
+#endif
 }
 __device__ __forceinline__ void mma_m16n8k16_bf16_from_zero(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                                             uint32_t b1) {
@@ -192,11 +215,16 @@ __device__ __forceinline__ void cluster_arrive() {
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// Before 9.0 kernels of a stream run one after the other: nothing to wait for.
 __device__ __forceinline__ void griddepcontrol_wait() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 __device__ __forceinline__ void griddepcontrol_launch_dependents() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 }  // namespace halfbyte::cuda::ptx

@@ -8,19 +8,16 @@
 // depends on the order in which threads meet.
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include "formats/bf16.h"
 #include "formats/fp8.h"
 #include "formats/mxfp4.h"
 #include "formats/nvfp4.h"
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/prompt_layout.h"
 #include "kernels/cuda/step_layout.h"
 
 namespace halfbyte::cuda {
-
-namespace cg = cooperative_groups;
 
 inline constexpr int kMostRowThreads = 1024;
 inline constexpr int kValuesPerThread = 4;
@@ -140,31 +137,36 @@ __device__ __forceinline__ float round_four(const RowOutput& out, const float (&
   return scale;
 }
 
-// Threads beyond k hold zeros. columns: padded M.
-__device__ __forceinline__ void round_row(ClusterScratch& scratch, const RowOutput& out, const RowPlace& at,
-                                          int columns, int k, const float (&v)[4]) {
-  const bool inside = at.element < k;
+// Four neighbours of a row into the next linear's operand. Threads beyond k hold zeros. columns: padded M; amax: of the
+// row, where the mode needs it. All lanes of a warp call it.
+__device__ __forceinline__ void store_rounded(const RowOutput& out, int row, int element, int columns, int k,
+                                              const float (&v)[4], float amax) {
+  const bool inside = element < k;
   if (out.mode == RowMode::kBf16Rows) {
     if (inside)
-      *reinterpret_cast<uint2*>(static_cast<uint16_t*>(out.x) + static_cast<size_t>(at.row) * k + at.element) =
-          pack_bf16(v);
+      *reinterpret_cast<uint2*>(static_cast<uint16_t*>(out.x) + static_cast<size_t>(row) * k + element) = pack_bf16(v);
     return;
   }
-  float amax = 0.0f;
-  if (needs_row_amax(out.mode, out.static_alpha)) amax = cluster_reduce(scratch, 1, amax4(v), JoinAmax{});
   uint2 bits;
   const float scale = round_four(out, v, amax, bits);
   auto* x = static_cast<uint8_t*>(out.x);
   if (out.prompt_rows != 0) {
     // Up to whole k steps: what an earlier pass of another number of rows left there is overwritten.
-    if (at.element < (k + kStepK - 1) / kStepK * kStepK)
-      *reinterpret_cast<uint2*>(x + prompt_offset(out.prompt_rows, at.row, at.element)) =
-          inside ? bits : make_uint2(0, 0);
+    if (element < (k + kStepK - 1) / kStepK * kStepK)
+      *reinterpret_cast<uint2*>(x + prompt_offset(out.prompt_rows, row, element)) = inside ? bits : make_uint2(0, 0);
   } else if (inside) {
-    *reinterpret_cast<uint2*>(x + static_cast<size_t>(at.element / kStepK) * x_chunk_bytes(columns) +
-                              x_offset(columns, at.row, at.element % kStepK)) = bits;
+    *reinterpret_cast<uint2*>(x + static_cast<size_t>(element / kStepK) * x_chunk_bytes(columns) +
+                              x_offset(columns, row, element % kStepK)) = bits;
   }
-  if (at.element == 0) out.x_scale[at.row] = scale;
+  if (element == 0) out.x_scale[row] = scale;
+}
+
+// The same by a cluster, which finds the row's maximum first.
+__device__ __forceinline__ void round_row(ClusterScratch& scratch, const RowOutput& out, const RowPlace& at,
+                                          int columns, int k, const float (&v)[4]) {
+  float amax = 0.0f;
+  if (needs_row_amax(out.mode, out.static_alpha)) amax = cluster_reduce(scratch, 1, amax4(v), JoinAmax{});
+  store_rounded(out, at.row, at.element, columns, k, v, amax);
 }
 
 }  // namespace halfbyte::cuda

@@ -4,48 +4,15 @@
 // Moves   slots x k x 4 bytes a row from L2 (SiLU: twice), 2 k bytes of x^ back; the residual once each way.
 // Shapes  k a multiple of 4, at most 32,768; one cluster of 8 (SiLU: 16) thread blocks a row, four neighbours a thread.
 // Order   of the norm's sum of squares: four neighbours in order, lanes (xor 16 .. 1), warps, thread blocks ascending.
-#include "base/exp32.h"
 #include "kernels/cuda/merge.cuh"
-#include "kernels/cuda/rounding.cuh"
+#include "kernels/cuda/portable.h"
+#include "kernels/cuda/row_values.cuh"
 
 namespace halfbyte::cuda {
 namespace {
 
-__device__ __forceinline__ void unpack(float4 from, float (&v)[4]) {
-  v[0] = from.x;
-  v[1] = from.y;
-  v[2] = from.z;
-  v[3] = from.w;
-}
-
-// silu(gate) * up.
-__device__ __forceinline__ void silu_times(const float (&gate)[4], const float (&up)[4], float (&v)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float x = gate[i];
-    const float e = exp32(x >= 0.0f ? -x : x);
-    v[i] = ((x >= 0.0f ? x : x * e) / (1.0f + e)) * up[i];
-  }
-}
-
-__device__ __forceinline__ void read_embedding(const NormRows& a, int token, int element, float (&v)[4]) {
-  const size_t at = static_cast<size_t>(token) * a.k + element;
-  if (a.embedding_bf16) {
-    const uint2 bits = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(a.embedding) + at);
-    v[0] = __uint_as_float(bits.x << 16);
-    v[1] = __uint_as_float(bits.x & 0xFFFF0000u);
-    v[2] = __uint_as_float(bits.y << 16);
-    v[3] = __uint_as_float(bits.y & 0xFFFF0000u);
-  } else {
-    unpack(*reinterpret_cast<const float4*>(static_cast<const float*>(a.embedding) + at), v);
-  }
-}
-
-struct JoinSum {
-  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
-};
-
 __global__ void __launch_bounds__(kMostRowThreads, 1) norm_kernel(const __grid_constant__ NormRows a, int columns) {
+  HB_FROM_SM90();
   __shared__ ClusterScratch scratch;
   const RowPlace at;
   ptx::cluster_arrive();  // the others may write to this block's shared memory
@@ -88,6 +55,7 @@ __global__ void __launch_bounds__(kMostRowThreads, 1) norm_kernel(const __grid_c
 }
 
 __global__ void __launch_bounds__(kMostRowThreads, 1) silu_kernel(const __grid_constant__ SiluRows a, int columns) {
+  HB_FROM_SM90();
   __shared__ ClusterScratch scratch;
   const RowPlace at;
   ptx::cluster_arrive();  // the others may write to this block's shared memory
@@ -109,6 +77,7 @@ __global__ void __launch_bounds__(kMostRowThreads, 1) silu_kernel(const __grid_c
 }
 
 __global__ void __launch_bounds__(kMostRowThreads, 1) round_kernel(const __grid_constant__ RoundRows a, int columns) {
+  HB_FROM_SM90();
   __shared__ ClusterScratch scratch;
   const RowPlace at;
   ptx::cluster_arrive();  // the others may write to this block's shared memory
@@ -125,6 +94,7 @@ __global__ void __launch_bounds__(kMostRowThreads, 1) round_kernel(const __grid_
 inline constexpr int kMostMergeThreads = 512;
 
 __global__ void __launch_bounds__(kMostMergeThreads, 1) merge_kernel(const __grid_constant__ MergeRows a, int columns) {
+  HB_FROM_SM90();
   __shared__ ClusterScratch scratch;
   const RowPlace at;
   ptx::cluster_arrive();  // the others may write to this block's shared memory
@@ -173,16 +143,19 @@ int wide_cluster() {
 }  // namespace
 
 Status norm_rows(const NormRows& args, int rows, Launch how) {
+  if (!active_kernels().clusters) return norm_rows_portable(args, rows, how);
   HB_ASSIGN(const Grid grid, row_grid(args.k, rows, kMostRowThreads));
   return launch(norm_kernel, grid, how, "norm_rows", args, padded_rows(rows));
 }
 
 Status silu_rows(const SiluRows& args, int rows, Launch how) {
+  if (!active_kernels().clusters) return silu_rows_portable(args, rows, how);
   HB_ASSIGN(const Grid grid, row_grid(args.k, rows, kMostRowThreads, wide_cluster()));
   return launch(silu_kernel, grid, how, "silu_rows", args, padded_rows(rows));
 }
 
 Status round_rows(const RoundRows& args, int rows, Launch how) {
+  if (!active_kernels().clusters) return round_rows_portable(args, rows, how);
   HB_ASSIGN(const Grid grid, row_grid(args.k, rows, kMostRowThreads));
   return launch(round_kernel, grid, how, "round_rows", args, padded_rows(rows));
 }
@@ -191,6 +164,7 @@ Status merge_rows(const MergeRows& args, int rows, Launch how) {
   if (args.heads > 1 && args.head_dim % (kMaxSplits * kValuesPerThread) != 0)
     return unsupported("heads of " + std::to_string(args.head_dim) +
                        " dimensions on a CUDA device, expected a multiple of 64");
+  if (!active_kernels().clusters) return merge_rows_portable(args, rows, how);
   HB_ASSIGN(const Grid grid, row_grid(args.heads * args.head_dim, rows, kMostMergeThreads));
   return launch(merge_kernel, grid, how, "merge_rows", args, padded_rows(rows));
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "kernels/cuda/ops.h"
@@ -11,7 +12,16 @@
 
 namespace halfbyte::cuda::testing {
 
+// HALFBYTE_KERNELS=portable runs the tests with those kernels.
+inline ForcedKernels kernels_of_environment() {
+  const char* name = std::getenv("HALFBYTE_KERNELS");
+  const auto forced = forced_kernels_named(name != nullptr ? name : "");
+  if (!forced.ok()) throw std::runtime_error(forced.status().message());
+  return *forced;
+}
+
 #define HB_NEED_DEVICE()                                                             \
+  force_kernels(kernels_of_environment());                                           \
   const auto usable = ::halfbyte::cuda::usable_device(0);                            \
   if (!usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.status().message(); \
   [[maybe_unused]] const int sms = usable->multiprocessors

@@ -1,0 +1,91 @@
+// What CUDA devices are there, which kernels they get, and the measured times that choose among them.
+#include "engine/cuda_devices.h"
+
+#include "halfbyte/version.h"
+#include "kernels/cuda/cold_linear.h"
+#include "model/config.h"
+
+namespace halfbyte {
+namespace {
+
+std::string version_text(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+}
+
+cuda::TableKey key_of(const cuda::DeviceInfo& device) {
+  return {device.name, device.driver, build_commit()};
+}
+
+Result<cuda::LinearTable> table_of(const cuda::DeviceInfo& device) {
+  return cuda::read_linear_table(cuda::linear_table_path(device.name), key_of(device));
+}
+
+std::string device_line(const cuda::DeviceInfo& d) {
+  return "cuda " + std::to_string(d.index) + ": " + d.name + ", compute capability " + std::to_string(d.major) + "." +
+         std::to_string(d.minor) + ", " + std::to_string(d.multiprocessors) + " multiprocessors, " +
+         std::to_string(d.memory_bytes >> 30) + " GiB, L2 " + std::to_string(d.l2_bytes >> 20) + " MiB, " +
+         std::to_string(d.shared_bytes >> 10) + " KiB of shared memory a thread block, driver " +
+         version_text(d.driver) + "\n";
+}
+
+std::string table_lines(const cuda::DeviceInfo& d, bool all) {
+  const auto table = table_of(d);
+  if (!table.ok())
+    return "  linears by shape: the one above; measured times are not used: " + table.status().message() +
+           "; halfbyte inspect --devices --measure makes them anew\n";
+  if (table->lines().empty())
+    return "  linears by shape: the one above for all (halfbyte inspect --devices --measure times them)\n";
+  std::string text = "  linears by shape: " + std::to_string(table->lines().size()) + " measured times in " +
+                     cuda::linear_table_path(d.name).string() + (all ? "\n" : " (--table prints them)\n");
+  return all ? text + table->text() : text;
+}
+
+}  // namespace
+
+Status cuda_usable() {
+  return cuda::usable_device(0).status();
+}
+
+Status force_cuda_kernels(const std::string& name) {
+  HB_ASSIGN(const cuda::ForcedKernels forced, cuda::forced_kernels_named(name));
+  cuda::force_kernels(forced);
+  return {};
+}
+
+void use_measured_linears(const cuda::DeviceInfo& device) {
+  auto table = table_of(device);
+  cuda::use_linear_table(table.ok() ? std::move(table).value() : cuda::LinearTable());
+}
+
+Result<std::string> cuda_devices_text(bool table) {
+  HB_ASSIGN(const std::vector<cuda::DeviceInfo> all, cuda::devices());
+  std::string text;
+  for (const cuda::DeviceInfo& d : all) {
+    text += device_line(d);
+    text += d.unusable.empty() ? "  runs " + cuda::describe(d.kernels) + "\n" + table_lines(d, table)
+                               : "  not used: " + d.unusable + "\n";
+  }
+  return text;
+}
+
+Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>& models) {
+  HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
+  auto old = table_of(device);
+  std::string text = old.ok() ? "" : "measured anew: " + old.status().message() + "\n";
+  cuda::LinearTable table = old.ok() ? std::move(old).value() : cuda::LinearTable();
+  for (const ModelConfig& c : models) {
+    const std::pair<int64_t, int64_t> shapes[] = {{c.q_width() + 2 * c.kv_width(), c.hidden},
+                                                  {c.hidden, c.q_width()},
+                                                  {2 * c.intermediate, c.hidden},
+                                                  {c.hidden, c.intermediate}};
+    for (const auto& [n, k] : shapes) {
+      HB_ASSIGN(const std::vector<cuda::LinearTimes> times, cuda::measure_linear(n, k, device.multiprocessors));
+      for (const cuda::LinearTimes& t : times) table.add(t);
+    }
+  }
+  const auto path = cuda::linear_table_path(device.name);
+  HB_TRY(cuda::write_linear_table(path, table, key_of(device)));
+  return text + device_line(device) + "  kept in " + path.string() + "\n" + table.text();
+}
+
+}  // namespace halfbyte

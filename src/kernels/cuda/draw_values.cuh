@@ -1,0 +1,100 @@
+// What draws by clusters (draw.cu) and by a thread block a row (draw_portable.cu) share.
+#pragma once
+
+#include "base/exp32.h"
+#include "base/greedy.h"
+#include "base/log64.h"
+#include "base/rng.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace halfbyte::cuda {
+
+inline constexpr int kDrawThreads = 1024;
+inline constexpr int kDrawWarps = kDrawThreads / 32;
+inline constexpr int kChunkLogits = 4096;
+
+template <class T, class Join>
+__device__ __forceinline__ T warp_reduce(T v, Join join) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v = join(v, __shfl_xor_sync(~0u, v, mask));
+  return v;
+}
+
+// A logit as its linear left it. kSlots: there may be more than one slot.
+template <bool kSlots>
+__device__ __forceinline__ float read_logit(const SlotView& logits, int row, int i) {
+  if constexpr (kSlots) {
+    float y[1];
+    SlotReader<1>(logits, i).read(row, y);
+    return y[0];
+  } else {
+    const float y = __ldcg(logits.partial + static_cast<size_t>(row) * logits.rows + i);
+    return logits.bias != nullptr ? y + logits.bias[i] : y;
+  }
+}
+
+__device__ __forceinline__ double fold_lanes(double v) {
+#pragma unroll
+  for (int half = 16; half > 0; half /= 2) v += __shfl_down_sync(~0u, v, half);
+  return v;
+}
+
+struct Weigher {
+  float temperature, top;
+  double least;  // min-p: lighter tokens weigh nothing
+  __device__ __forceinline__ uint32_t operator()(float logit) const {
+    const float e = exp32(logit / temperature - top);
+    const uint32_t w = e < 1.0f ? static_cast<uint32_t>(static_cast<int32_t>(e * 2147483648.0f)) : 0x80000000u;
+    return static_cast<double>(w) < least ? 0u : w;
+  }
+};
+
+__device__ __forceinline__ uint64_t device_clock() {
+  uint64_t ns;
+  asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+// Of the thread block that decides: what the policy knows ahead of the entropy, and its state. Raw, for shared memory has no
+// constructors.
+struct PolicyShared {
+  alignas(TemperatureStep) unsigned char step_bytes[sizeof(TemperatureStep)];
+  alignas(TemperatureSums) unsigned char sums_bytes[sizeof(TemperatureSums)];
+  __device__ __forceinline__ TemperatureStep& step() { return *reinterpret_cast<TemperatureStep*>(step_bytes); }
+  __device__ __forceinline__ TemperatureSums& sums() { return *reinterpret_cast<TemperatureSums*>(sums_bytes); }
+};
+
+// By a thread with nothing else to do: the window's sum takes as long as it has entropies.
+__device__ __forceinline__ void prepare_policy(PolicyShared& shared, const DrawRule& rule) {
+  if (!rule.by_entropy) return;
+  if (rule.state == nullptr) {
+    shared.step() = rule.policy;
+    return;
+  }
+  shared.sums() = *rule.state;
+  shared.step() = shared.sums().upcoming(rule.ring);
+}
+
+// What the next step needs, by one thread.
+__device__ __forceinline__ void move_on(const DrawRows& a, PolicyShared& shared, const DrawRule& rule, int source,
+                                        int position, const Drawn& drawn) {
+  bool rests = drawn.token < 0 || position + 2 >= rule.limit;
+  for (int i = 0; i < rule.stop_count; ++i) rests |= drawn.token == rule.stops[i];
+  a.tokens[source] = drawn.token < 0 ? 0 : drawn.token;
+  a.positions[source] = rests ? -1 : position + 1;
+  if (rests || !rule.by_entropy || rule.state == nullptr) return;
+  shared.sums().take(rule.ring, static_cast<double>(drawn.entropy));
+  shared.sums().accept(drawn.token < rule.class_count ? rule.classes[drawn.token] : 0);
+  *rule.state = shared.sums();
+}
+
+// The draw's result, by one thread.
+__device__ __forceinline__ void report(const DrawRows& a, PolicyShared& shared, const DrawRule& rule, int row,
+                                       int source, int position, const Drawn& drawn) {
+  a.drawn[(position & (a.drawn_places - 1)) * a.drawn_stride + row] = drawn;
+  if (a.advance) move_on(a, shared, rule, source, position, drawn);
+  if (row == 0 && a.stamps != nullptr && a.stamps->count < a.stamps->capacity)
+    a.stamps->ends[a.stamps->count++] = device_clock();
+}
+
+}  // namespace halfbyte::cuda
