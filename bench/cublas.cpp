@@ -7,9 +7,10 @@
 namespace halfbyte {
 
 Result<Cublas> Cublas::open(const std::string& library) {
-  const std::vector<std::string> names = library.empty() ? std::vector<std::string>{"libcublas.so.13", "libcublas.so.12",
-                                                                                    "/usr/local/cuda/lib64/libcublas.so"}
-                                                         : std::vector<std::string>{library};
+  const std::vector<std::string> names =
+      library.empty()
+          ? std::vector<std::string>{"libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so"}
+          : std::vector<std::string>{library};
   Cublas out;
   void* found = nullptr;
   std::string tried;

@@ -58,7 +58,8 @@ Result<std::vector<Shape>> shapes_of(const Options& options) {
     const auto n = std::from_chars(text.data(), end, s.n);
     const bool cut = n.ec == std::errc() && n.ptr != end && *n.ptr == 'x';
     if (!cut || std::from_chars(n.ptr + 1, end, s.k).ptr != end || s.n < 1 || s.k < 1 || s.k % 8 != 0)
-      return invalid_argument("--shapes has '" + text + "', expected NxK with a K that is a multiple of 8, e.g. 6144x4096");
+      return invalid_argument("--shapes has '" + text +
+                              "', expected NxK with a K that is a multiple of 8, e.g. 6144x4096");
     for (const Shape& known : kShapes)
       if (known.n == s.n && known.k == s.k) s.name = known.name;
     out.push_back(s);
@@ -218,7 +219,8 @@ std::string table_row(const Options& options, const std::vector<Line>& lines, co
   const auto over_one = [&](double us) { return one != nullptr && us > 0 ? fmt::format("{:.3f}", us / one->us) : "-"; };
   const Line* eight = find(lines, shape, format, 8);
   const Line* bf16 = find(lines, shape, "bf16", 1);
-  out += fmt::format(" {:>8} {:>9}", over_one(eight != nullptr ? eight->us : 0), over_one(bf16 != nullptr ? bf16->us : 0));
+  out +=
+      fmt::format(" {:>8} {:>9}", over_one(eight != nullptr ? eight->us : 0), over_one(bf16 != nullptr ? bf16->us : 0));
   for (const std::string& name : others) {
     double us = 0;
     for (const VllmTime& t : vllm)
@@ -229,9 +231,18 @@ std::string table_row(const Options& options, const std::vector<Line>& lines, co
 }
 
 Json to_json(const Line& l) {
-  return {{"operation", "linear"}, {"shape", l.shape.name}, {"n", l.shape.n},       {"k", l.shape.k},
-          {"implementation", l.kernel}, {"format", l.format}, {"m", l.tokens},      {"us", l.us},
-          {"us_p10", l.us_p10},    {"us_p90", l.us_p90},    {"read_us", l.read_us}, {"ratio", l.ratio},
+  return {{"operation", "linear"},
+          {"shape", l.shape.name},
+          {"n", l.shape.n},
+          {"k", l.shape.k},
+          {"implementation", l.kernel},
+          {"format", l.format},
+          {"m", l.tokens},
+          {"us", l.us},
+          {"us_p10", l.us_p10},
+          {"us_p90", l.us_p90},
+          {"read_us", l.read_us},
+          {"ratio", l.ratio},
           {"GBps", l.gbps}};
 }
 
@@ -281,9 +292,10 @@ Status run(const Options& options) {
                   {"rounds", options.rounds},
                   {"calls", options.calls}};
   if (!options.json) {
-    fmt::print("{}, driver {}, commit {}\n{}\ncuBLAS: {}\nus: of M={}; M=..: over the plain read of the same bytes\n\n{}", device.name,
-               version_text(device.driver), build_commit(), cuda::describe(device.kernels),
-               machine["cublas"].get<std::string>(), options.tokens[0], table_head(options, others));
+    fmt::print(
+        "{}, driver {}, commit {}\n{}\ncuBLAS: {}\nus: of M={}; M=..: over the plain read of the same bytes\n\n{}",
+        device.name, version_text(device.driver), build_commit(), cuda::describe(device.kernels),
+        machine["cublas"].get<std::string>(), options.tokens[0], table_head(options, others));
   }
   std::vector<Line> lines;
   for (const Shape& shape : shapes) {
@@ -300,8 +312,13 @@ Status run(const Options& options) {
     Json cases = Json::array();
     for (const Line& l : lines) cases.push_back(to_json(l));
     for (const VllmTime& t : vllm)
-      cases.push_back({{"operation", "linear"}, {"n", t.n}, {"k", t.k}, {"implementation", t.kernel},
-                       {"format", "nvfp4"}, {"m", t.tokens}, {"us", t.us}});
+      cases.push_back({{"operation", "linear"},
+                       {"n", t.n},
+                       {"k", t.k},
+                       {"implementation", t.kernel},
+                       {"format", "nvfp4"},
+                       {"m", t.tokens},
+                       {"us", t.us}});
     fmt::print("{}\n", Json{{"machine", machine}, {"cases", cases}}.dump(1));
   }
   return {};
@@ -313,17 +330,22 @@ Status run(const Options& options) {
 int main(int argc, char** argv) {
   halfbyte::Options options;
   CLI::App app("CUDA decode linears against the device's read bandwidth and cuBLAS in BF16");
-  app.add_option("--shapes", options.shapes, "NxK, e.g. 6144x4096,4096x12288 (default: the ReSET table's and three more)")
+  app.add_option("--shapes", options.shapes,
+                 "NxK, e.g. 6144x4096,4096x12288 (default: the ReSET table's and three more)")
       ->delimiter(',');
   app.add_option("--tokens", options.tokens, "activation rows, 1 to 16, e.g. 1,8")->delimiter(',');
   app.add_option("--formats", options.formats, "nvfp4, mxfp4")->delimiter(',');
   app.add_option("--kernels", options.kernels, "force ring, stages or portable (default: what the device gets)");
-  app.add_option("--rounds", options.rounds, "samples of each operation")->capture_default_str()->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", options.rounds, "samples of each operation")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   app.add_option("--calls", options.calls, "calls in a graph")->capture_default_str()->check(CLI::Range(1, 1000));
-  app.add_flag("--programmatic", options.programmatic, "launch as a decode step does: a call may begin before the last ends");
+  app.add_flag("--programmatic", options.programmatic,
+               "launch as a decode step does: a call may begin before the last ends");
   app.add_option("--cublas", options.cublas, "cuBLAS to compare with (default: the toolkit's, if there)");
   app.add_flag("--no-cublas", options.no_cublas, "without cuBLAS");
-  app.add_option("--vllm", options.vllm, "a Python with vLLM: its Marlin NVFP4 kernel beside ours (bench/vllm_linears.py)");
+  app.add_option("--vllm", options.vllm,
+                 "a Python with vLLM: its Marlin NVFP4 kernel beside ours (bench/vllm_linears.py)");
   app.add_flag("--json", options.json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
   const halfbyte::Status done = halfbyte::run(options);

@@ -31,7 +31,8 @@ Result<std::vector<VllmTime>> vllm_times(const std::string& python, const std::v
   for (size_t got; (got = std::fread(part, 1, sizeof(part), pipe)) > 0;) text.append(part, got);
   const int status = pclose(pipe);
   if (status != 0)
-    return not_found("--vllm " + python + " ended with code " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1) +
+    return not_found("--vllm " + python + " ended with code " +
+                     std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1) +
                      "; expected a Python that imports vllm (what it said stands above)");
   const auto lines = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!lines.is_array()) return invalid_data("--vllm " + python + " gave no times");

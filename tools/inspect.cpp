@@ -30,7 +30,8 @@ struct InspectOptions {
   ModelOptions model;
   std::string other;  // the model to compare with
   std::string batch = "1";
-  bool fit = false, tensors = false, kernels_table = false, devices = false, table = false, measure = false, json = false;
+  bool fit = false, tensors = false, kernels_table = false, devices = false, table = false, measure = false,
+       json = false;
 };
 
 std::string dtype_name(const TensorInfo& t) {

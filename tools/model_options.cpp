@@ -58,7 +58,11 @@ bool is_cuda_name(const std::string& kernels) {
 
 // The CPU's names and the CUDA devices' have nothing in common.
 Result<std::string> kernels_named(const std::string& name) {
-  if (!is_cuda_name(name)) HB_TRY(choose_isa(name).status());
+  if (is_cuda_name(name)) return name;
+  const Status cpu = choose_isa(name).status();
+  if (cpu.code() == StatusCode::kInvalidArgument)
+    return invalid_argument(cpu.message() + ", or of a CUDA device ring, stages, portable");
+  HB_TRY(cpu);
   return name;
 }
 

@@ -11,8 +11,8 @@ namespace halfbyte::cuda {
 namespace {
 
 constexpr size_t kKiB = 1024;
-constexpr DeviceFacts kA100{8, 0, 163 * kKiB}, kAda{8, 9, 99 * kKiB}, kH200{9, 0, 227 * kKiB},
-    kB200{10, 0, 227 * kKiB}, kBlackwellCard{12, 0, 99 * kKiB};
+constexpr DeviceFacts kA100{8, 0, 163 * kKiB}, kAda{8, 9, 99 * kKiB}, kH200{9, 0, 227 * kKiB}, kB200{10, 0, 227 * kKiB},
+    kBlackwellCard{12, 0, 99 * kKiB};
 
 KernelSet set_of(const DeviceFacts& device, ForcedKernels forced = ForcedKernels::kNone) {
   const auto set = kernel_set(device, forced);
@@ -79,7 +79,7 @@ TEST(CudaKernelSet, NamesAreListedWhenOneIsWrong) {
 
 TEST(CudaKernelSet, NeedsCodeForTheDevice) {
   EXPECT_TRUE(check_built_for(kH200, {"90a"}).ok());
-  EXPECT_TRUE(check_built_for(kAda, {"80"}).ok());         // 8.x runs what was compiled for an older 8.x
+  EXPECT_TRUE(check_built_for(kAda, {"80"}).ok());          // 8.x runs what was compiled for an older 8.x
   EXPECT_FALSE(check_built_for(kA100, {"86", "89"}).ok());  // and nothing newer
   EXPECT_FALSE(check_built_for(kH200, {"80", "100a"}).ok());
   EXPECT_FALSE(check_built_for({10, 3, 227 * kKiB}, {"100a"}).ok());

@@ -10,7 +10,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "cmake" / "HalfbyteCudaAr
 
 def configure(tmp_path, architectures):
     run = tmp_path / "run.cmake"
-    run.write_text(f'include("{SCRIPT}")\nmessage("code ${{HALFBYTE_CUDA_CODE}}")\n', encoding="utf-8")
+    run.write_text(f'cmake_minimum_required(VERSION 3.25)\ninclude("{SCRIPT}")\nmessage("code ${{HALFBYTE_CUDA_CODE}}")\n', encoding="utf-8")
     return subprocess.run(["cmake", f"-DHALFBYTE_CUDA_ARCHITECTURES={architectures}", "-P", str(run)], capture_output=True, text=True, check=False)
 
 

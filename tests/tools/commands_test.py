@@ -122,6 +122,10 @@ def test_inspect_compares_other_shapes_in_line(halfbyte, model, tmp_path):
 @pytest.mark.parametrize("args, words", [
     (["inspect", "MODEL", "--kernels", "avx2"], ["MODEL", "--use-kernels"]),
     (["inspect", "--devices", "--kernels"], ["one of them"]),
+    (["inspect", "--measure"], ["--measure goes with --devices"]),
+    (["inspect", "MODEL", "--table"], ["--table goes with --devices"]),
+    (["inspect", "--devices", "--measure", "--json"], ["--json has no effect with --measure"]),
+    (["inspect", "--devices", "MODEL"], ["MODEL has no effect with --devices"]),
     (["inspect", "MODEL", "MODEL", "--fit"], ["--fit has no effect with two models"]),
     (["inspect", "MODEL", "MODEL", "--plan", "w4a4"], ["--plan has no effect with two models"]),
     (["inspect", "MODEL", "--batch", "4"], ["--batch has no effect without --fit"]),

@@ -10,9 +10,9 @@ namespace halfbyte::cuda {
 namespace cg = cooperative_groups;
 }
 #else
-#define HB_FROM_SM90()      \
-  do {                      \
-    __trap();               \
+#define HB_FROM_SM90()       \
+  do {                       \
+    __trap();                \
     __builtin_unreachable(); \
   } while (false)
 

@@ -58,8 +58,7 @@ Status ColdLinear::run(int call, int rows, LinearKernel kernel, Launch launch) c
   return run_linear(linear, rows, x_[index_of(rows)].as<void>(), partial_.as<float>(), launch);
 }
 
-Result<TimedCalls> TimedCalls::make(int calls, bool programmatic,
-                                    const std::function<Status(int, Launch)>& call) {
+Result<TimedCalls> TimedCalls::make(int calls, bool programmatic, const std::function<Status(int, Launch)>& call) {
   TimedCalls out;
   out.calls_ = calls;
   HB_TRY(check(cudaStreamCreateWithFlags(&out.stream_, cudaStreamNonBlocking), "stream"));

@@ -22,7 +22,9 @@ class ColdLinear {
   const Linear& view() const { return storage_.view; }
   int copies() const { return copies_; }
   size_t copy_bytes() const { return storage_.weights.size(); }
-  const uint8_t* copy(int call) const { return pool_.as<uint8_t>() + static_cast<size_t>(call % copies_) * copy_bytes(); }
+  const uint8_t* copy(int call) const {
+    return pool_.as<uint8_t>() + static_cast<size_t>(call % copies_) * copy_bytes();
+  }
   // The linear with the weights of copy `call` modulo their number; kernel: for FP4.
   Status run(int call, int rows, LinearKernel kernel, Launch launch) const;
 

@@ -81,9 +81,11 @@ Status check_built_for(const DeviceFacts& device, const std::vector<std::string>
     if (device.major == major && (exact ? device.minor == minor : device.minor >= minor)) return {};
     all += (all.empty() ? "" : ", ") + a;
   }
-  const bool known = device.major == 8 || (device.minor == 0 && (device.major == 9 || device.major == 10 || device.major == 12));
-  const std::string own = std::to_string(device.major * 10 + (device.major == 8 && device.minor < 6 ? 0 : device.minor)) +
-                          (device.major >= 9 ? "a" : "");
+  const bool known =
+      device.major == 8 || (device.minor == 0 && (device.major == 9 || device.major == 10 || device.major == 12));
+  const std::string own =
+      std::to_string(device.major * 10 + (device.major == 8 && device.minor < 6 ? 0 : device.minor)) +
+      (device.major >= 9 ? "a" : "");
   return unsupported("compute capability " + capability(device) + ", and this build has code for " + all + " only" +
                      (known ? "; build it with -DHALFBYTE_CUDA_ARCHITECTURES=" + own
                             : "; halfbyte has no kernels for it yet, run on the CPU (--device cpu)"));

@@ -40,14 +40,14 @@ struct DeviceFacts {
 };
 
 struct KernelSet {
-  bool ring = false;          // LinearKernel::kRing can run; the BF16 linear's ring, too
-  bool clusters = false;      // row operations and draws
-  bool wgmma = false;         // prompt linears
-  bool programmatic = false;  // a kernel may begin before the one ahead has ended
-  bool convert_fp8 = false;   // E4M3 to FP16 in one instruction
+  bool ring = false;                            // LinearKernel::kRing can run; the BF16 linear's ring, too
+  bool clusters = false;                        // row operations and draws
+  bool wgmma = false;                           // prompt linears
+  bool programmatic = false;                    // a kernel may begin before the one ahead has ended
+  bool convert_fp8 = false;                     // E4M3 to FP16 in one instruction
   LinearKernel linear = LinearKernel::kStages;  // of decode, unless a table of measured times says otherwise
   bool forced = false;                          // `linear` was asked for: no table is looked at
-  std::string why;            // the portable kernels and not the fast ones; empty for the fast ones
+  std::string why;                              // the portable kernels and not the fast ones; empty for the fast ones
 };
 
 // kUnsupported: the device cannot run what is forced, or is older than 8.0.

@@ -273,8 +273,8 @@ __global__ void __launch_bounds__(kWarps * 32) linear_bf16_registers(const __gri
         const uint4 low = words.low[u], high = words.high[u];
 #pragma unroll
         for (int n = 0; n < kColumnTiles; ++n) {
-          const uint4 v = at < a.k && x[n] != nullptr ? *reinterpret_cast<const uint4*>(x[n] + at * 2)
-                                                      : make_uint4(0, 0, 0, 0);
+          const uint4 v =
+              at < a.k && x[n] != nullptr ? *reinterpret_cast<const uint4*>(x[n] + at * 2) : make_uint4(0, 0, 0, 0);
           ptx::mma_m16n8k16_bf16(sums[n], low.x, high.x, low.y, high.y, v.x, v.y);
           ptx::mma_m16n8k16_bf16(sums[n], low.z, high.z, low.w, high.w, v.z, v.w);
         }

@@ -55,7 +55,8 @@ struct StepPlace {
 };
 
 __device__ __forceinline__ void copy_run(uint32_t to, const uint8_t* from, int bytes) {
-  for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += kThreads * 16) ptx::cp_async_16(to + at, from + at);
+  for (int at = static_cast<int>(threadIdx.x) * 16; at < bytes; at += kThreads * 16)
+    ptx::cp_async_16(to + at, from + at);
 }
 
 template <class Config>

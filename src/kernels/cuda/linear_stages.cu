@@ -43,8 +43,7 @@ struct StageCopies {
   __device__ __forceinline__ void weights(int stage, int index) const {
     constexpr int kBytes = Config::kTilesPerWarp * kStepBytes;
     const int own = tile_warp * kBytes;
-    const uint8_t* from =
-        args.weights + (static_cast<size_t>(index) * gridDim.x + blockIdx.x) * kPanelStepBytes + own;
+    const uint8_t* from = args.weights + (static_cast<size_t>(index) * gridDim.x + blockIdx.x) * kPanelStepBytes + own;
     const uint32_t to = base + stage * Config::kStageBytes + own;
 #pragma unroll
     for (int at = 0; at < kBytes; at += 512) {
@@ -125,10 +124,10 @@ Status launch_tokens(const LinearArgs& args, const Launch& how) {
   static const cudaError_t kReady =
       cudaFuncSetAttribute(linear_stages<Config>, cudaFuncAttributeMaxDynamicSharedMemorySize, Config::kSharedBytes);
   HB_TRY(check(kReady, "shared memory of linear_stages"));
-  return launch(linear_stages<Config>,
-                {dim3(static_cast<unsigned>(args.split.runs)), Config::kThreads,
-                 static_cast<size_t>(Config::kSharedBytes)},
-                how, "linear_stages", args);
+  return launch(
+      linear_stages<Config>,
+      {dim3(static_cast<unsigned>(args.split.runs)), Config::kThreads, static_cast<size_t>(Config::kSharedBytes)}, how,
+      "linear_stages", args);
 }
 
 }  // namespace

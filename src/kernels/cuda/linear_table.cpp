@@ -158,7 +158,8 @@ Result<LinearTable> read_linear_table(const fs::path& path, const TableKey& key)
   constexpr std::uintmax_t kMostBytes = 1 << 20;
   const std::uintmax_t bytes = fs::file_size(path, failure);
   if (failure) return invalid_data(path.string() + ": " + failure.message());
-  if (bytes > kMostBytes) return invalid_data(path.string() + ": no table of kernels, it has " + std::to_string(bytes) + " bytes");
+  if (bytes > kMostBytes)
+    return invalid_data(path.string() + ": no table of kernels, it has " + std::to_string(bytes) + " bytes");
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();

@@ -71,7 +71,8 @@ __device__ __forceinline__ void round_whole(RowScratch& scratch, const RowOutput
                                             const Value& value) {
   float amax = 0.0f;
   if (needs_row_amax(out.mode, out.static_alpha))
-    amax = row_reduce(scratch, k, value, [](const float(&v)[4]) { return amax4(v); }, JoinAmax{});
+    amax = row_reduce(
+        scratch, k, value, [](const float(&v)[4]) { return amax4(v); }, JoinAmax{});
   each_four(k, value,
             [&](int, int element, const float(&v)[4]) { store_rounded(out, row, element, columns, k, v, amax); });
 }

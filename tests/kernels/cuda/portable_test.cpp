@@ -63,8 +63,15 @@ TEST_F(CudaPortable, LinearsGiveTheSameBits) {
     int n, k, sms;
   };
   for (const WeightFormat format : {WeightFormat::kNVFP4, WeightFormat::kMXFP4, WeightFormat::kBF16}) {
-    for (const Shape shape : {Shape{256, 1280, sms}, {576, 576, sms}, {640, 80, sms}, {331, 1536, 3}, {1024, 712, 1},
-                              {4096, 4096, sms}, {2000, 264, 5}, {640, 1280, sms}, {1152, 2176, sms}}) {
+    for (const Shape shape : {Shape{256, 1280, sms},
+                              {576, 576, sms},
+                              {640, 80, sms},
+                              {331, 1536, 3},
+                              {1024, 712, 1},
+                              {4096, 4096, sms},
+                              {2000, 264, 5},
+                              {640, 1280, sms},
+                              {1152, 2176, sms}}) {
       const auto linear = make_random_linear(format, shape.n, shape.k, shape.sms, 5);
       ASSERT_TRUE(linear.ok()) << linear.status().message();
       const Linear& v = linear->view;
@@ -72,11 +79,12 @@ TEST_F(CudaPortable, LinearsGiveTheSameBits) {
         const auto x = normals(static_cast<size_t>(rows * shape.k), 9);
         const Rounded rounded = round_rows(x, rows, v, v.fp4 ? RowMode::kA16 : RowMode::kBf16Rows, 0.0f);
         const DeviceBuffer slots = device_bytes(slot_floats(v, rows) * 4, /*poison=*/true);
-        expect_same({{&slots, slot_floats(v, rows)}},
-                    [&] { HB_OK(run_linear(v, rows, rounded.x.as<void>(), slots.as<float>(), {})); },
-                    std::to_string(shape.n) + " x " + std::to_string(shape.k) + " on " + std::to_string(shape.sms) +
-                        " multiprocessors, " + std::to_string(rows) + " rows, format " +
-                        std::to_string(static_cast<int>(format)));
+        expect_same(
+            {{&slots, slot_floats(v, rows)}},
+            [&] { HB_OK(run_linear(v, rows, rounded.x.as<void>(), slots.as<float>(), {})); },
+            std::to_string(shape.n) + " x " + std::to_string(shape.k) + " on " + std::to_string(shape.sms) +
+                " multiprocessors, " + std::to_string(rows) + " rows, format " +
+                std::to_string(static_cast<int>(format)));
       }
     }
   }
@@ -112,8 +120,8 @@ struct Rounding {
   RowMode mode;
   float alpha;
 };
-constexpr Rounding kRoundings[] = {{RowMode::kA16, 0.0f},  {RowMode::kA8, 0.0f},   {RowMode::kA8, 0.01f},
-                                   {RowMode::kA4, 0.0f},   {RowMode::kA4, 0.01f},  {RowMode::kMxA8, 0.0f},
+constexpr Rounding kRoundings[] = {{RowMode::kA16, 0.0f},  {RowMode::kA8, 0.0f},      {RowMode::kA8, 0.01f},
+                                   {RowMode::kA4, 0.0f},   {RowMode::kA4, 0.01f},     {RowMode::kMxA8, 0.0f},
                                    {RowMode::kMxA4, 0.0f}, {RowMode::kBf16Rows, 0.0f}};
 
 TEST_F(CudaPortable, RowOperationsGiveTheSameBits) {
@@ -140,11 +148,21 @@ TEST_F(CudaPortable, RowOperationsGiveTheSameBits) {
           if (more != nullptr) out.push_back({more, kMaxRows * width});
           const RowOutput to{r.mode, r.alpha, x.as<void>(), scales.as<float>(),
                              prompt && r.mode != RowMode::kBf16Rows ? 64 : 0};
-          expect_same(out, [&] { HB_OK(operation(to)); }, name + ", " + what);
+          expect_same(
+              out, [&] { HB_OK(operation(to)); }, name + ", " + what);
         };
-        same("round_rows", [&](const RowOutput& to) { return cuda::round_rows({in, k, to}, kRows, {}); }, nullptr);
-        same("silu_rows",
-             [&](const RowOutput& to) { return silu_rows({in, positions.as<int32_t>(), k, to}, kRows, {}); }, nullptr);
+        same(
+            "round_rows",
+            [&](const RowOutput& to) {
+              return cuda::round_rows({in, k, to}, kRows, {});
+            },
+            nullptr);
+        same(
+            "silu_rows",
+            [&](const RowOutput& to) {
+              return silu_rows({in, positions.as<int32_t>(), k, to}, kRows, {});
+            },
+            nullptr);
         NormRows norm;
         norm.y = in;
         norm.positions = positions.as<int32_t>();
@@ -153,12 +171,13 @@ TEST_F(CudaPortable, RowOperationsGiveTheSameBits) {
         norm.k = k;
         for (const bool keep : {true, false}) {
           norm.keep = keep;
-          same(keep ? "norm_rows" : "norm_rows that keeps nothing",
-               [&](const RowOutput& to) {
-                 norm.out = to;
-                 return norm_rows(norm, kRows, {});
-               },
-               keep ? &residual : nullptr);
+          same(
+              keep ? "norm_rows" : "norm_rows that keeps nothing",
+              [&](const RowOutput& to) {
+                norm.out = to;
+                return norm_rows(norm, kRows, {});
+              },
+              keep ? &residual : nullptr);
         }
       }
     }
@@ -172,11 +191,17 @@ TEST_F(CudaPortable, MergeGivesTheSameBits) {
   for (size_t i = 1; i < stats_of.size(); i += 2) stats_of[i] = 1.0f + std::abs(stats_of[i]);
   const DeviceBuffer stats = upload(stats_of), positions = upload(std::vector<int32_t>{1500, 70});
   for (const Rounding& r : kRoundings) {
-    const DeviceBuffer x = device_bytes(kHeads * kDim * 2 * kRows + 2048, true), scales = device_bytes(kMaxRows * 4, true);
-    const MergeRows args{parts.as<float>(), stats.as<float>(), positions.as<int32_t>(), kHeads, kDim,
+    const DeviceBuffer x = device_bytes(kHeads * kDim * 2 * kRows + 2048, true),
+                       scales = device_bytes(kMaxRows * 4, true);
+    const MergeRows args{parts.as<float>(),
+                         stats.as<float>(),
+                         positions.as<int32_t>(),
+                         kHeads,
+                         kDim,
                          {r.mode, r.alpha, x.as<void>(), scales.as<float>()}};
-    expect_same({{&x, kHeads * kDim * kRows / 2}}, [&] { HB_OK(merge_rows(args, kRows, {})); },
-                "mode " + std::to_string(static_cast<int>(r.mode)));
+    expect_same(
+        {{&x, kHeads * kDim * kRows / 2}}, [&] { HB_OK(merge_rows(args, kRows, {})); },
+        "mode " + std::to_string(static_cast<int>(r.mode)));
   }
 }
 
@@ -206,8 +231,9 @@ TEST_F(CudaPortable, DrawsGiveTheSameBits) {
     args.positions = positions.as<int32_t>();
     args.drawn = drawn.as<Drawn>();
     args.plain = plain.as<float>();
-    expect_same({{&drawn, kRows * sizeof(Drawn) / 4}, {&plain, static_cast<size_t>(kRows * vocab)}},
-                [&] { HB_OK(draw_rows(args, kRows, {})); }, "vocabulary of " + std::to_string(vocab));
+    expect_same(
+        {{&drawn, kRows * sizeof(Drawn) / 4}, {&plain, static_cast<size_t>(kRows * vocab)}},
+        [&] { HB_OK(draw_rows(args, kRows, {})); }, "vocabulary of " + std::to_string(vocab));
   }
 }
 
