@@ -12,6 +12,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -281,16 +282,19 @@ Status run(const Options& options) {
       no_cublas = opened.status().message();
     }
   }
-  Json machine = {{"device", device.name},
-                  {"driver", version_text(device.driver)},
-                  {"runtime", version_text(device.runtime)},
-                  {"multiprocessors", device.multiprocessors},
-                  {"commit", build_commit()},
-                  {"kernels", cuda::describe(device.kernels)},
-                  {"cublas", cublas ? fmt::format("{} ({})", cublas->library(), cublas->version()) : no_cublas},
-                  {"programmatic", options.programmatic},
-                  {"rounds", options.rounds},
-                  {"calls", options.calls}};
+  Json machine = {
+      {"device", device.name},
+      {"driver", version_text(device.driver)},
+      {"runtime", version_text(device.runtime)},
+      {"multiprocessors", device.multiprocessors},
+      {"commit", build_commit()},
+      {"kernels", cuda::describe(device.kernels)},
+      {"cublas",
+       cublas ? fmt::format("{} ({})", std::filesystem::path(cublas->library()).filename().string(), cublas->version())
+              : no_cublas},
+      {"programmatic", options.programmatic},
+      {"rounds", options.rounds},
+      {"calls", options.calls}};
   if (!options.json) {
     fmt::print(
         "{}, driver {}, commit {}\n{}\ncuBLAS: {}\nus: of M={}; M=..: over the plain read of the same bytes\n\n{}",
