@@ -1,6 +1,6 @@
 // The Runner of a CUDA device: cuts a plan into passes, of up to 64 decode rows or of hundreds of prompt rows. Tokens are drawn
-// on the device; a request whose rules the device does not have (top-k, top-p, penalties, biases, log-probabilities) draws
-// on the host from its logits. Steps whose rows are all drawn there run ahead (cuda_ahead.h).
+// on the device; a request whose rules the device does not have (penalties, biases, log-probabilities; without clusters
+// top-k and top-p) draws on the host from its logits. Steps whose rows are all drawn there run ahead (cuda_ahead.h).
 #include "engine/cuda_runner.h"
 
 #include <algorithm>
@@ -19,8 +19,9 @@ constexpr int64_t kMostPromptRows = 2048;  // of a pass: work space grows with i
 
 bool device_draws(const Request& request) {
   const SamplingParams& p = request.ask.sampling;
-  return p.top_k == 0 && p.top_p >= 1.0f && p.logit_bias.empty() && !has_marker_penalty(p) && p.logprobs < 0 &&
-         !request.history;
+  const bool truncates = p.top_k > 0 || p.top_p < 1.0f;
+  return (!truncates || cuda::active_kernels().clusters) && p.logit_bias.empty() && !has_marker_penalty(p) &&
+         p.logprobs < 0 && !request.history;
 }
 
 // How the row draws, and when it rests, should it run ahead. What a policy knows before the entropy is there goes with it; its
@@ -31,6 +32,8 @@ CudaPick pick_of(const Request& request, int64_t row) {
   pick.row = static_cast<int32_t>(row);
   pick.rule.temperature = p.temperature;
   pick.rule.min_p = p.min_p;
+  pick.rule.top_k = p.top_k;
+  pick.rule.top_p = p.top_p;
   pick.rule.seed = p.seed;
   pick.rule.choice = p.choice;
   pick.rule.wants_entropy = p.entropy;

@@ -1,7 +1,9 @@
 // The device's draw beside the host's sampler over 100,000 tokens from logits of real models: greedy, temperatures, min-p,
-// entropies and every temperature policy, whose states move on by themselves on both sides. Skipped without a device.
+// top-k, top-p, entropies and every temperature policy, whose states move on by themselves on both sides. Skipped without a
+// device.
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "decode/sampler.h"
 #include "halfbyte/chat.h"
 #include "kernels/cuda/cuda_support.h"
@@ -54,6 +56,10 @@ SamplingParams params_of(int m, int block) {
   p.entropy = m % 3 == 0;
   p.temperature = m % 8 == 0 ? 0.0f : 0.5f + 0.1f * static_cast<float>(m % 8);
   p.min_p = m % 5 == 1 ? 0.05f : 0.0f;
+  constexpr int kTopK[] = {0, 20, 1, 0, 5, 3000};
+  constexpr float kTopP[] = {1.0f, 0.95f, 1.0f, 0.8f, 0.5f, 0.999f, 1.0f};
+  p.top_k = kTopK[(m + block) % 6];
+  p.top_p = kTopP[(m + 2 * block) % 7];
   if (m < 6) return p;
   p.policy.rule = static_cast<TemperatureRule>(1 + m % 5);
   p.policy.window = m == 6 ? 100 : 1 + m;
@@ -79,6 +85,8 @@ std::vector<cuda::DrawRule> rules_of(const std::vector<Row>& rows, const cuda::D
     cuda::DrawRule rule;
     rule.temperature = p.temperature;
     rule.min_p = p.min_p;
+    rule.top_k = p.top_k;
+    rule.top_p = p.top_p;
     rule.seed = p.seed;
     rule.choice = p.choice;
     rule.wants_entropy = p.entropy;
@@ -99,6 +107,10 @@ int64_t compare_block(const float* logits, int64_t vocab, int block, int rounds)
   for (int m = 0; m < kMaxRows; ++m) {
     Row& row = rows[static_cast<size_t>(m)];
     row.params = params_of(m, block);
+    if (!cuda::active_kernels().clusters) {  // the host's there
+      row.params.top_k = 0;
+      row.params.top_p = 1.0f;
+    }
     if (row.params.policy.rule == TemperatureRule::kFixed) continue;
     row.policy.emplace(row.params.policy);
     sums[static_cast<size_t>(m)] = row.policy->sums();
@@ -186,6 +198,19 @@ TEST(CudaDraws, EqualTheHostsOverALargeVocabulary) {
   const auto logits = logits_of(path, "Write a short poem about the sea.", vocab);
   for (int block = 0; block < 3; ++block)
     EXPECT_EQ(compare_block(logits.data() + block * kMaxRows * vocab, vocab, 100 + block, 256), kMaxRows * 256);
+}
+
+// Few different logits: prefixes end among tokens of one weight, of which the lowest ids stay.
+TEST(CudaDraws, EqualTheHostsAmongTies) {
+  HB_NEED_DEVICE();
+  for (const int64_t vocab : {97, 5000, 151936}) {
+    for (const float step : {0.25f, 2.0f, 30.0f}) {
+      std::vector<float> logits(static_cast<size_t>(kMaxRows * vocab));
+      for (size_t i = 0; i < logits.size(); ++i)
+        logits[i] = step * static_cast<float>(philox_draw(5, static_cast<uint32_t>(vocab), i) % 9);
+      EXPECT_GT(compare_block(logits.data(), vocab, static_cast<int>(vocab % 7), vocab > 100000 ? 12 : 60), 0);
+    }
+  }
 }
 
 }  // namespace

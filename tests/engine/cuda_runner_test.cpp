@@ -138,7 +138,9 @@ GenerateRequest request_of(uint64_t index) {
   r.prompt = prompt_of(index, 3 + philox_draw(3, 0, index) % 60);
   r.max_tokens = 24;
   r.sampling.temperature = index % 3 == 0 ? 0.0f : 0.8f;
-  r.sampling.top_p = index % 4 == 1 ? 0.9f : 1.0f;  // the host draws
+  r.sampling.top_p = index % 4 == 1 ? 0.9f : 1.0f;
+  r.sampling.top_k = index % 4 == 2 ? 20 : 0;
+  r.sampling.logprobs = index % 8 == 3 ? 0 : -1;  // the host draws
   r.sampling.seed = 7 + index;
   r.sampling.entropy = true;
   return r;
@@ -151,7 +153,7 @@ std::vector<Trace> generate(Engine& engine, const std::vector<uint64_t>& indices
   for (size_t i = 0; i < indices.size(); ++i) {
     GenerateRequest request = request_of(indices[i]);
     request.max_tokens += more_tokens;
-    if (more_tokens > 0) request.sampling.top_p = 1.0f;
+    if (more_tokens > 0) request.sampling.logprobs = -1;
     const auto id = engine.submit(std::move(request));
     EXPECT_TRUE(id.ok()) << id.status().message();
     place[*id] = i;
@@ -206,6 +208,30 @@ TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
     EXPECT_EQ(together[i], generate(*engine, {i}, 60)[0]) << "request " << i;
 }
 
+// Where a token is drawn changes nothing.
+TEST(CudaEngine, HostAndDeviceDrawTheSame) {
+  HB_NEED_CUDA();
+  const auto model = model_of("llama", "w4a16");
+  ASSERT_NE(model, nullptr);
+  const auto engine = engine_of(model, "cuda");
+  ASSERT_NE(engine, nullptr);
+  for (uint64_t i = 0; i < 12; ++i) {
+    std::vector<int32_t> tokens[2];
+    for (const int logprobs : {-1, 0}) {
+      GenerateRequest request = request_of(i);
+      request.max_tokens = 100;
+      request.sampling.logprobs = logprobs;
+      ASSERT_TRUE(engine->submit(std::move(request)).ok());
+      while (engine->busy()) {
+        const auto events = engine->step();
+        ASSERT_TRUE(events.ok());
+        for (const TokenEvent& e : *events) tokens[logprobs + 1].push_back(e.token);
+      }
+    }
+    EXPECT_EQ(tokens[0], tokens[1]) << "request " << i;
+  }
+}
+
 // One thing that happens between two steps, drawn from (seed, step): requests come, are cancelled and are given tokens, all
 // rules among them; a sequence is scored.
 class Script {
@@ -247,7 +273,7 @@ class Script {
     }
     const uint64_t stops = draw(step, 9) % 3 == 0 ? 8 : draw(step, 9) % 3 == 1 ? 30 : 0;  // the device's rule holds 8
     for (uint64_t i = 0; i < stops; ++i) r.stop_tokens.push_back(static_cast<int32_t>((step * 31 + i * 29) % kVocab));
-    if (draw(step, 10) % 5 != 0) r.sampling.top_p = 1.0f;
+    if (draw(step, 10) % 2 != 0) r.sampling.logprobs = -1;
     const auto id = engine_.submit(std::move(r));
     ASSERT_TRUE(id.ok()) << id.status().message();
     live_.push_back(*id);

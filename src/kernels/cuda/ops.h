@@ -294,7 +294,8 @@ Status stamp_begin(StepStamps* stamps, Launch launch);
 
 inline constexpr int kMaxStops = 8;  // stop tokens that a row's rule holds
 
-// How a row draws, on the device: temperature <= kGreedyTemperature (base/greedy.h) is greedy, min_p 0 is off. Everything else is the host's.
+// How a row draws, on the device: temperature <= kGreedyTemperature (base/greedy.h) is greedy, min_p 0, top_k 0 and top_p 1
+// are off. Everything else is the host's; so are top_k and top_p where draw_rows has no clusters (KernelSet).
 struct DrawRule {
   float temperature = 0.0f;
   float min_p = 0.0f;
@@ -303,6 +304,8 @@ struct DrawRule {
   bool wants_entropy = false;
   bool by_entropy = false;  // `policy` chooses the temperature, from the entropy
   TemperatureStep policy;
+  int32_t top_k = 0;
+  float top_p = 1.0f;
   // What lets rows go on by themselves (DrawRows::advance). state: stands in place of `policy`, and moves on by a token.
   TemperatureSums* state = nullptr;
   double* ring = nullptr;            // [state->window]

@@ -20,10 +20,10 @@ inline ForcedKernels kernels_of_environment() {
   return *forced;
 }
 
-#define HB_NEED_DEVICE()                                                             \
-  force_kernels(kernels_of_environment());                                           \
-  const auto usable = ::halfbyte::cuda::usable_device(0);                            \
-  if (!usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.status().message(); \
+#define HB_NEED_DEVICE()                                                                \
+  ::halfbyte::cuda::force_kernels(::halfbyte::cuda::testing::kernels_of_environment()); \
+  const auto usable = ::halfbyte::cuda::usable_device(0);                               \
+  if (!usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.status().message();    \
   [[maybe_unused]] const int sms = usable->multiprocessors
 
 #define HB_OK(expr)                                               \
