@@ -32,7 +32,8 @@ Status CudaPass::enqueue(const Shape& shape, std::span<const Group> groups) {
       }
       norm.weight = w.layers[i].attention_norm.as<float>();
       norm.out = group.layers->attention.out(w.layers[i].qkv);
-      return cuda::norm_rows(norm, group.rows, how());
+      return cuda::run_norm_linear(norm, w.layers[i].qkv.storage.view, group.rows, group.layers->partial.as<float>(),
+                                   how());
     }));
     HB_TRY(enqueue_layer(i, shape, groups));
   }
@@ -45,16 +46,9 @@ Status CudaPass::enqueue(const Shape& shape, std::span<const Group> groups) {
   });
 }
 
-// One decoder layer, from its normed input to the slots of `down`, in the order of the papers.
+// One decoder layer, from the slots of q, k and v to those of `down`, in the order of the papers.
 Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, std::span<const Group> groups) {
   const CudaLayer& l = weights_->layers[layer];
-  const auto linear = [&](const CudaLinear& which, CudaInputBuffers Buffers::*input) {
-    return for_groups(groups, [&](const Group& g) {
-      return cuda::run_linear(which.storage.view, g.rows, (g.layers->*input).of(which), g.layers->partial.as<float>(),
-                              how());
-    });
-  };
-  HB_TRY(linear(l.qkv, &Buffers::attention));
   HB_TRY(for_groups(groups, [&](const Group& g) { return enqueue_attention(layer, shape, g); }));
   const ModelConfig& c = weights_->config;
   HB_TRY(for_groups(groups, [&](const Group& g) {
@@ -68,16 +62,14 @@ Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, std::span<const
     norm.y = g.layers->result(g.layers->o, l.o);
     norm.weight = l.mlp_norm.as<float>();
     norm.out = g.layers->mlp.out(l.gate_up);
-    return cuda::norm_rows(norm, g.rows, how());
+    return cuda::run_norm_linear(norm, l.gate_up.storage.view, g.rows, g.layers->partial.as<float>(), how());
   }));
-  HB_TRY(linear(l.gate_up, &Buffers::mlp));
-  HB_TRY(for_groups(groups, [&](const Group& g) {
+  return for_groups(groups, [&](const Group& g) {
     const Buffers& b = *g.layers;
-    return cuda::silu_rows(
-        {b.result(b.mlp, l.gate_up), row_positions(g), static_cast<int>(c.intermediate), b.down.out(l.down)}, g.rows,
-        how());
-  }));
-  return linear(l.down, &Buffers::down);
+    return cuda::run_silu_linear(
+        {b.result(b.mlp, l.gate_up), row_positions(g), static_cast<int>(c.intermediate), b.down.out(l.down)},
+        l.down.storage.view, g.rows, b.partial.as<float>(), how());
+  });
 }
 
 Status CudaPass::enqueue_attention(size_t layer, const Shape& shape, const Group& group) {
@@ -110,8 +102,7 @@ Status CudaPass::enqueue_head(const HeadInput& in, const Shape& shape, const Gro
   norm.eps = w.config.rms_norm_eps;
   norm.k = static_cast<int>(w.config.hidden);
   norm.out = head.head.out(linear);
-  HB_TRY(cuda::norm_rows(norm, group.picks, launch));
-  HB_TRY(cuda::run_linear(linear.storage.view, group.picks, head.head.of(linear), logits, launch));
+  HB_TRY(cuda::run_norm_linear(norm, linear.storage.view, group.picks, logits, launch));
   cuda::DrawRows draw;
   draw.logits = cuda::slots_of(linear.storage.view, group.picks, logits, head.head.scales.as<float>());
   draw.vocab = static_cast<int>(w.config.vocab);

@@ -145,12 +145,36 @@ LinearArgs linear_args(const Linear& linear, const void* x, float* partial, cons
           how.programmatic};
 }
 
-// Whether the linear merges for itself. Every thread block then makes its share, the same one for all panels: that is
-// faster than a kernel of its own for up to 2 rows and one k step a consumer warp.
-bool makes_own_x(const Linear& linear, int rows, const RowOutput& out) {
-  if (!linear.fp4 || padded_rows(rows) > 2 || needs_row_amax(out.mode, out.static_alpha)) return false;
+// Whether a linear can make x^ of its run for itself: every thread block its share, the same one for all panels.
+template <int kTokens>
+bool makes_own_x(const Linear& linear) {
+  if (!linear.fp4 || linear_kernel_of(linear, kTokens) != LinearKernel::kRing) return false;
+  const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
+  return LinearConfig<kTokens, kRingStages, kRingInFlight>::kSharedBytes +
+             own_x_bytes(split, linear.k_steps, kTokens) <=
+         kMostSharedBytes;
+}
+
+// Whether a row operation leaves its row open: for one row. Two are too much to read for every thread block (8B: 2.04 ms
+// a step instead of 2.02). Where K has an odd number of k steps, a run longer than that would give one group's to the other.
+bool opens(const Linear& linear, int rows) {
+  if (padded_rows(rows) != 1 || !active_kernels().clusters || !makes_own_x<1>(linear)) return false;
+  const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
+  return linear.k_steps % kGroupsOfWarps == 0 || split.quotient < linear.k_steps;
+}
+
+// The merge reads all parts of a share: faster than a kernel of its own for up to 2 rows and one k step a consumer warp.
+bool merges(const Linear& linear, int rows, const RowOutput& out) {
+  if (padded_rows(rows) > 2 || needs_row_amax(out.mode, out.static_alpha)) return false;
+  if (!(padded_rows(rows) == 1 ? makes_own_x<1>(linear) : makes_own_x<2>(linear))) return false;
   const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
   return own_x_bytes(split, linear.k_steps, 1) <= 8 * x_chunk_bytes(1);
+}
+
+// The linear behind a row operation.
+Status run_behind(const RowOutput& out, const Linear& linear, const OpenX& open, int rows, float* partial, Launch how) {
+  return out.open ? launch_tokens<1>(linear_args(linear, nullptr, partial, how), open, how)
+                  : run_linear(linear, rows, out.x, partial, how);
 }
 
 }  // namespace
@@ -258,16 +282,35 @@ Status run_ring(const Linear& linear, int rows, const void* x, float* partial, L
 }
 
 Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch how) {
-  if (linear_kernel_of(linear, rows) != LinearKernel::kRing || !makes_own_x(linear, rows, args.out)) {
-    HB_TRY(merge_rows(args, rows, how));
-    return run_linear(linear, rows, args.out.x, partial, how);
+  if (merges(linear, rows, args.out)) {
+    const LinearArgs made = linear_args(linear, nullptr, partial, how);
+    return padded_rows(rows) == 1 ? launch_tokens<1>(made, MergeX{args}, how)
+                                  : launch_tokens<2>(made, MergeX{args}, how);
   }
-  const LinearArgs made = linear_args(linear, nullptr, partial, how);
-  return padded_rows(rows) == 1 ? launch_tokens<1>(made, MergeX{args}, how) : launch_tokens<2>(made, MergeX{args}, how);
+  MergeRows ahead = args;
+  ahead.out.open = needs_row_amax(args.out.mode, args.out.static_alpha) && opens(linear, rows);
+  HB_TRY(merge_rows(ahead, rows, how));
+  return run_behind(ahead.out, linear, {ahead.out, args.heads * args.head_dim, false, 0.0f}, rows, partial, how);
+}
+
+Status run_norm_linear(const NormRows& args, const Linear& linear, int rows, float* partial, Launch how) {
+  NormRows ahead = args;
+  ahead.out.open = opens(linear, rows);
+  HB_TRY(norm_rows(ahead, rows, how));
+  return run_behind(ahead.out, linear, {ahead.out, args.k, true, args.eps}, rows, partial, how);
+}
+
+Status run_silu_linear(const SiluRows& args, const Linear& linear, int rows, float* partial, Launch how) {
+  SiluRows ahead = args;
+  ahead.out.open = needs_row_amax(args.out.mode, args.out.static_alpha) && opens(linear, rows);
+  HB_TRY(silu_rows(ahead, rows, how));
+  return run_behind(ahead.out, linear, {ahead.out, args.k, false, 0.0f}, rows, partial, how);
 }
 
 size_t fp4_x_bytes(const Linear& linear, int rows) {
-  return static_cast<size_t>(linear.k_steps) * static_cast<size_t>(x_chunk_bytes(padded_rows(rows)));
+  const int columns = padded_rows(rows);
+  const size_t rounded = static_cast<size_t>(linear.k_steps) * static_cast<size_t>(x_chunk_bytes(columns));
+  return columns > 1 ? rounded : rounded + open_row_bytes(linear.k);
 }
 
 }  // namespace halfbyte::cuda

@@ -49,7 +49,8 @@ struct LinearConfig {
   static constexpr int kXRing = kStages * kPanelStepBytes;
   static constexpr int kFull = kXRing + kStages * kXChunk;
   static constexpr int kEmpty = kFull + kStages * 8;
-  static constexpr int kGroupBytes = (kEmpty + kStages * 8 + 127) / 128 * 128;
+  static constexpr int kReady = kEmpty + kStages * 8;  // what x^ is made of has arrived
+  static constexpr int kGroupBytes = (kReady + 8 + 127) / 128 * 128;
   static constexpr int kReduceOffset = kGroupsOfWarps * kGroupBytes;
   static constexpr int kReduceFloats = 2 * (kGroupsOfWarps - 1) * kTileWarps * kTilesPerWarp * kValues * 32;
   static constexpr int kSharedBytes = kReduceOffset + kReduceFloats * 4;
@@ -139,6 +140,10 @@ struct RingProducer {
       send_weights(0, group);
     }
     init(Config::kEmpty, Config::kTileWarps);
+    if constexpr (kOwnX) {
+      ptx::mbarrier_init(base + Config::kReady, 1);
+      ptx::fence_mbarrier_init();
+    }
   }
 
   // Loops stay rolled: a block starts with a cold instruction cache.
@@ -147,7 +152,7 @@ struct RingProducer {
     int sent = group < count ? 1 : 0;
     // Until x^ is there, requests go out slower than the memory could serve them: the row operation ahead reads and
     // writes through the same queues, and all of the device waits for it. Without a pace a decode step took 5% more.
-    const uint32_t signal = base + (kOwnX ? Config::kEmpty : Config::kFull);
+    const uint32_t signal = base + (kOwnX ? Config::kReady : Config::kFull);
     uint32_t last = ptx::clock32();
 #pragma unroll 1
     for (; sent < Config::kStages && index < count; ++sent, index += kGroupsOfWarps) {
@@ -382,43 +387,131 @@ struct GivenX {
   static constexpr bool kOwn = false;
 };
 
-// It is the merge of attention's parts.
+// The others (kOwn): the consumer warps make x^ of the k steps of their thread block's run, and round their share as the
+// whole row is rounded. `ready` is told when what they read first has arrived.
+struct OwnShare {
+  uint8_t* chunks;  // where x^ goes, a k step each
+  int first_k;      // the run's first k step
+  int steps;        // of the row that the run needs
+  int group, tile_warp, lane;
+  uint32_t ready;  // barrier of the group
+
+  __device__ __forceinline__ int step(int i, int k_steps) const {
+    int at = first_k + i;
+    while (at >= k_steps) at -= k_steps;
+    return at;
+  }
+  __device__ __forceinline__ void arrived() const {
+    if (tile_warp == 0 && lane == 0) ptx::mbarrier_arrive(ready);
+  }
+  template <class Config>
+  __device__ __forceinline__ void put(int i, int m, uint2 bits) const {
+    uint8_t* chunk = chunks + i * Config::kXChunk;
+    *reinterpret_cast<uint2*>(chunk + x_offset(Config::kTokens, m, lane * kValuesPerThread)) = bits;
+    if (m == 0) *reinterpret_cast<uint32_t*>(chunk + Config::kTokens * kStepK * 2 + lane * 4) = 0;
+  }
+};
+
+// A row operation left the row open.
+struct OpenX {
+  static constexpr bool kOwn = true;
+  RowOutput out;
+  int k;
+  bool norm;  // of which the factor is still to come
+  float eps;
+};
+
+// It is the merge of attention's parts, in a mode that does not look at the whole row.
 struct MergeX {
   static constexpr bool kOwn = true;
   MergeRows rows;
 };
 
-// x^ of the k steps of this thread block's run into `chunks`, by all consumer warps: saves the kernel that would write it.
-// For modes that do not look at the whole row first, so that a share of it is rounded as the row is.
+// Makes x^ before a group multiplies k step i of the run, the group's n-th: nothing to do.
+template <class Config, class Source>
+struct XMaker {
+  __device__ __forceinline__ XMaker(const Source&, const OwnShare&, int) {}
+  __device__ __forceinline__ void before(int, int) {}
+};
+
+// All at once: a k step a warp.
 template <class Config>
-__device__ __forceinline__ void make_x(const LinearArgs& args, const MergeRows& rows, uint8_t* chunks, int first_k,
-                                       int count, int warp, int lane) {
-  constexpr int kTokens = Config::kTokens;
-  constexpr int kWarps = kGroupsOfWarps * Config::kTileWarps;
-  constexpr int kBarrier = 1 + Config::kTileWarps + kGroupsOfWarps;
-  const int steps = min(count, args.k_steps);
-  int position[kTokens];
+struct XMaker<Config, MergeX> {
+  __device__ __forceinline__ XMaker(const MergeX& source, const OwnShare& share, int k_steps) {
+    constexpr int kWarps = kGroupsOfWarps * Config::kTileWarps;
+    constexpr int kMadeBarrier = 1 + Config::kTileWarps + kGroupsOfWarps;
+    const MergeRows& rows = source.rows;
+    const RowRounding rounding(rows.out, 0.0f);
+    int position[Config::kTokens];
 #pragma unroll
-  for (int m = 0; m < kTokens; ++m) position[m] = rows.positions[m];
-  ptx::griddepcontrol_wait();
+    for (int m = 0; m < Config::kTokens; ++m) position[m] = rows.positions[m];
+    ptx::griddepcontrol_wait();
+    const int first = share.group * Config::kTileWarps + share.tile_warp;
 #pragma unroll 1
-  for (int i = warp; i < steps; i += kWarps) {  // a warp has a k step
-    int step = first_k + i;
-    while (step >= args.k_steps) step -= args.k_steps;
-    uint8_t* chunk = chunks + i * Config::kXChunk;
+    for (int i = first; i < share.steps; i += kWarps) {
+      const int element = share.step(i, k_steps) * kStepK + share.lane * kValuesPerThread;
 #pragma unroll
-    for (int m = 0; m < kTokens; ++m) {
-      float v[4] = {};
-      if (position[m] >= 0) merge_parts(rows, m, step * kStepK + lane * kValuesPerThread, position[m], v);
-      uint2 bits;
-      const float scale = round_four(rows.out, v, 0.0f, bits);
-      *reinterpret_cast<uint2*>(chunk + x_offset(kTokens, m, lane * kValuesPerThread)) = bits;
-      if (blockIdx.x == 0 && i == 0 && lane == 0) rows.out.x_scale[m] = scale;
+      for (int m = 0; m < Config::kTokens; ++m) {
+        float v[4] = {};
+        if (position[m] >= 0) merge_parts(rows, m, element, position[m], v);
+        share.put<Config>(i, m, rounding.bits(v));
+        if (blockIdx.x == 0 && i == 0 && share.lane == 0) rows.out.x_scale[m] = rounding.scale();
+      }
+      if (i == first) share.arrived();
     }
-    *reinterpret_cast<uint32_t*>(chunk + kTokens * kStepK * 2 + lane * 4) = 0;
+    if (first >= share.steps) share.arrived();
+    ptx::bar_sync(kMadeBarrier, kWarps * 32);
   }
-  ptx::bar_sync(kBarrier, kWarps * 32);
-}
+  __device__ __forceinline__ void before(int, int) {}
+};
+
+// One row, as the run goes on, each group its own k steps, a few ahead: the first are wanted at once, and for the others
+// there is time while weights are on their way. Needs a run that does not go round K with the groups' k steps swapped
+// (opens).
+template <class Config>
+struct XMaker<Config, OpenX> {
+  static_assert(Config::kTokens == 1);
+
+  __device__ __forceinline__ XMaker(const OpenX& source, const OwnShare& from, int steps_of_row)
+      : share(from), k_steps(steps_of_row), next(from.group + from.tile_warp * kGroupsOfWarps) {
+    uint8_t* row = open_row(source.out.x, source.k);
+    values = reinterpret_cast<const float4*>(row) + share.lane;
+    ptx::griddepcontrol_wait();
+    load();
+    const RowPart whole = join_parts(k_steps, [parts = open_parts(row, source.k)](int step) {
+      const float2 part = __ldcg(reinterpret_cast<const float2*>(parts) + step);
+      return RowPart{part.x, part.y};
+    });
+    factor = source.norm ? norm_factor(whole.squares, source.k, source.eps) : 1.0f;
+    rounding = RowRounding(source.out, source.norm ? whole.amax * factor : whole.amax);
+    if (blockIdx.x == 0 && next == 0 && share.lane == 0) source.out.x_scale[0] = rounding.scale();
+    share.arrived();
+  }
+  __device__ __forceinline__ void before(int i, int n) {
+    constexpr int kBarrier = 1 + Config::kTileWarps;  // + group
+    if (i >= share.steps || n % Config::kTileWarps != 0) return;
+    if (next < share.steps) {
+      const float x[4] = {v.x * factor, v.y * factor, v.z * factor, v.w * factor};
+      share.put<Config>(next, 0, rounding.bits(x));
+    }
+    next += Config::kTileWarps * kGroupsOfWarps;
+    load();
+    ptx::bar_sync(kBarrier + share.group, Config::kTileWarps * 32);
+  }
+
+ private:
+  __device__ __forceinline__ void load() {
+    if (next < share.steps) v = __ldcg(values + share.step(next, k_steps) * 32);
+  }
+
+  const OwnShare& share;
+  int k_steps;
+  int next;  // index in the run of the warp's next k step
+  const float4* values;
+  float4 v;
+  float factor;
+  RowRounding rounding;
+};
 
 // Group 0 adds the other groups' sums in order. Two buffers (by piece), so that one barrier a piece is enough.
 template <class Config>
@@ -488,21 +581,24 @@ __device__ __forceinline__ void send_early_x(const LinearArgs& args, uint32_t ba
 }
 
 // The consumer warps' part: the pieces of the run that lie in one panel each.
-template <class Config, bool kOwnX>
-__device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, uint32_t own_x, float* reduce, int group,
-                                        int tile_warp, int lane, int count, int first_panel, int first_k) {
+template <class Config, bool kOwnX, class Maker>
+__device__ __forceinline__ void consume(const LinearArgs& args, Maker& maker, uint32_t base, uint32_t own_x,
+                                        float* reduce, int group, int tile_warp, int lane, int count, int first_panel,
+                                        int first_k) {
   constexpr int kTiles = Config::kTilesPerWarp;
   const StageLane<Config> place(tile_warp * kTiles, lane);
   RingPlace<Config::kStages> at{0, 0};
   int slot = blockIdx.x - args.split.owner(first_panel * args.k_steps);
   int i = group;      // index in the run of this group's next k step
   int chunk = group;  // the same modulo k_steps
+  int made = 0;       // k steps that the group has gone through
   int piece_end = min(args.k_steps - first_k, count);
 #pragma unroll 1
   for (int piece = 0;; ++piece) {
     Sums<Config> sums = {};
 #pragma unroll 1
     for (; i < piece_end; i += kGroupsOfWarps) {
+      if constexpr (kOwnX) maker.before(i, made++);
       ptx::mbarrier_wait(base + Config::kFull + 8 * at.stage, at.parity);
       if constexpr (kOwnX) {
         while (chunk >= args.k_steps) chunk -= args.k_steps;
@@ -530,8 +626,9 @@ __device__ __forceinline__ void consume(const LinearArgs& args, uint32_t base, u
   }
 }
 
+// Up to 96 registers a thread, so that 1 and 2 rows' blocks find room beside attention's (attention.cu).
 template <class Config, class Source>
-__global__ void __launch_bounds__(Config::kThreads, 1)
+__global__ void __launch_bounds__(Config::kThreads, Config::kTokens <= 2 ? 2 : 1)
     linear_fp4(const __grid_constant__ LinearArgs args, const __grid_constant__ Source source) {
   HB_FROM_SM90();
   extern __shared__ __align__(128) uint8_t shared[];
@@ -566,14 +663,14 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   ptx::bar_sync(kStartBarrier + group, kGroupThreads);
   const uint32_t base = ring + group * Config::kGroupBytes;
   float* reduce = reinterpret_cast<float*>(shared + Config::kReduceOffset);
-  if constexpr (Source::kOwn) {
-    make_x<Config>(args, source.rows, shared + Config::kSharedBytes, first_k, count,
-                   group * Config::kTileWarps + tile_warp, lane);
-  } else if (tile_warp == 0) {
+  if (!Source::kOwn && tile_warp == 0) {
     if (lane == 0) send_early_x<Config>(args, base, group, count, first_k);
     __syncwarp();
   }
-  consume<Config, Source::kOwn>(args, base, ring + Config::kSharedBytes, reduce, group, tile_warp, lane, count,
+  const OwnShare share{shared + Config::kSharedBytes, first_k, min(count, args.k_steps), group, tile_warp, lane,
+                       base + Config::kReady};
+  XMaker<Config, Source> maker(source, share, args.k_steps);
+  consume<Config, Source::kOwn>(args, maker, base, ring + Config::kSharedBytes, reduce, group, tile_warp, lane, count,
                                 first_panel, first_k);
 }
 

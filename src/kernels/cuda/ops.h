@@ -170,7 +170,7 @@ size_t prompt_x_bytes(const Linear& linear, int rows);
 size_t prompt_y_floats(const Linear& linear, int rows);
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale);
 
-// --- row operations: a cluster of 8 thread blocks a row, or one block; results are rounded for the next linear ---
+// --- row operations: results are rounded for the next linear ---
 
 // Where a rounded row goes.
 struct RowOutput {
@@ -179,6 +179,7 @@ struct RowOutput {
   void* x = nullptr;          // x_bytes of the next linear, zero where nothing is written
   float* x_scale = nullptr;   // [M]
   int prompt_rows = 0;        // padded_prompt_rows of a prompt's pass, whose x^ lies as prompt_layout.h says; 0: decode
+  bool open = false;          // one row left unrounded in x, for a linear that rounds its own share (run_norm_linear)
 };
 
 // residual[m] += y[m] (or = the embedding of token[m] when embedding is given); out = round(rmsnorm(residual) * weight).
@@ -206,6 +207,11 @@ struct SiluRows {
   RowOutput out;
 };
 Status silu_rows(const SiluRows& args, int rows, Launch launch);
+
+// A row operation and the linear that reads its rows. One row the linear may round for itself, so that the row operation's
+// thread blocks need not meet; the numbers are the same.
+Status run_norm_linear(const NormRows& args, const Linear& linear, int rows, float* partial, Launch launch);
+Status run_silu_linear(const SiluRows& args, const Linear& linear, int rows, float* partial, Launch launch);
 
 // out = round(y): rows [0, k) of each column.
 struct RoundRows {
@@ -265,8 +271,8 @@ struct MergeRows {
 };
 Status merge_rows(const MergeRows& args, int rows, Launch launch);
 
-// merge_rows and the linear that reads it. Where it is faster the linear merges for itself, in one kernel, else two run;
-// the numbers are the same.
+// merge_rows and the linear that reads it, as run_norm_linear. Where it is faster the linear merges for itself, in one
+// kernel.
 Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch launch);
 
 // Positions of a part for a sequence of `length` positions: parts begin at multiples of it, and there are as many as can be,

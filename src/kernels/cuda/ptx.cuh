@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "formats/e4m3.h"
 #include "kernels/cuda/prompt_layout.h"
 
 namespace halfbyte::cuda::ptx {
@@ -207,6 +208,44 @@ __device__ __forceinline__ void setmaxnreg_inc() {
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+__device__ __forceinline__ float rcp_approx(float v) {
+  float r;
+  asm("rcp.approx.f32 %0,%1;" : "=f"(r) : "f"(v));
+  return r;
+}
+// Two numbers as BF16, to nearest even; `low` in the low half.
+__device__ __forceinline__ uint32_t cvt_bf16x2(float low, float high) {
+  uint32_t d;
+  asm("cvt.rn.bf16x2.f32 %0,%1,%2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+// Two numbers rounded to E4M3, saturating, as FP32.
+__device__ __forceinline__ float2 round_e4m3x2(float low, float high) {
+  float2 d;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  d = make_float2(E4M3::decode(E4M3::encode(low)), E4M3::decode(E4M3::encode(high)));
+#else
+  asm("{\n.reg .b16 c,l,h;\n.reg .b32 p;\ncvt.rn.satfinite.e4m3x2.f32 c,%3,%2;\ncvt.rn.f16x2.e4m3x2 p,c;\n"
+      "mov.b32 {l,h},p;\ncvt.f32.f16 %0,l;\ncvt.f32.f16 %1,h;\n}\n"
+      : "=f"(d.x), "=f"(d.y)
+      : "f"(low), "f"(high));
+#endif
+  return d;
+}
+// Thread blocks of the cluster, and an address of this block's shared memory in that of another.
+__device__ __forceinline__ uint32_t cluster_blocks() {
+  uint32_t v;
+  asm("mov.u32 %0,%%cluster_nctarank;" : "=r"(v));
+  return v;
+}
+__device__ __forceinline__ uint32_t cluster_address(uint32_t shared, uint32_t rank) {
+  uint32_t v;
+  asm("mapa.shared::cluster.u32 %0,%1,%2;" : "=r"(v) : "r"(shared), "r"(rank));
+  return v;
+}
+__device__ __forceinline__ void st_cluster_v2(uint32_t address, float a, float b) {
+  asm volatile("st.shared::cluster.v2.f32 [%0],{%1,%2};" ::"r"(address), "f"(a), "f"(b) : "memory");
 }
 // The cluster's barrier in two halves.
 __device__ __forceinline__ void cluster_arrive() {

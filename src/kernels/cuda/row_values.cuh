@@ -36,8 +36,4 @@ __device__ __forceinline__ void read_embedding(const NormRows& a, int token, int
   }
 }
 
-struct JoinSum {
-  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
-};
-
 }  // namespace halfbyte::cuda

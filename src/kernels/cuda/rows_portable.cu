@@ -1,10 +1,9 @@
 // The row operations of rows.cu by a thread block a row, for devices without clusters. The same numbers, bit for bit.
 //
-// Moves   what rows.cu moves; the slots once more for each meeting of the row's threads (norms, and modes with a row's
-//         amax), so that nothing is kept between.
+// Moves   what rows.cu moves; the slots once more for a meeting of the row's threads (norms, and modes with a row's amax), so
+//         that nothing is kept between.
 // Shapes  those of rows.cu.
-// Order   of the norm's sum of squares: that of a cluster. A row is cut into warps of 128 values as a cluster of 8 thread
-//         blocks cuts it; the block's warps take them in turn and leave a sum each, which are added as the cluster adds.
+// Order   of the norm's sum of squares: join_parts (rounding.cuh), as there.
 #include "kernels/cuda/merge.cuh"
 #include "kernels/cuda/portable.h"
 #include "kernels/cuda/row_values.cuh"
@@ -14,67 +13,54 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarpsHere = kThreads / 32;
-constexpr int kWarpValues = 32 * kValuesPerThread;
-constexpr int kMostWarps = kMaxWidth / kWarpValues;  // of a row
-
-// Warps of one of the cluster's thread blocks, for a row of k values.
-__host__ __device__ constexpr int warps_of_block(int k) {
-  return (k / kValuesPerThread + kClusterBlocks * 32 - 1) / (kClusterBlocks * 32);
-}
 
 struct RowScratch {
-  float warps[kMostWarps];
-  float blocks[kClusterBlocks];
+  RowPart parts[kMostRowSteps];
 };
 
 // Calls value(element, v) for each four neighbours of the row that a lane has, ascending, then use(element, v). All lanes of
 // a warp go along; the last may lie beyond k.
 template <class Value, class Use>
 __device__ __forceinline__ void each_four(int k, const Value& value, const Use& use) {
-  const int lane = static_cast<int>(threadIdx.x & 31), warps = warps_of_block(k) * kClusterBlocks;
+  const int lane = static_cast<int>(threadIdx.x & 31);
 #pragma unroll 1
-  for (int w = static_cast<int>(threadIdx.x >> 5); w < warps; w += kWarpsHere) {
+  for (int step = static_cast<int>(threadIdx.x >> 5); step < row_steps(k); step += kWarpsHere) {
     float v[4] = {};
-    const int element = w * kWarpValues + lane * kValuesPerThread;
+    const int element = step * kStepK + lane * kValuesPerThread;
     value(element, v);
-    use(w, element, v);
+    use(element, v);
   }
 }
 
-// Joins of(v) over the row: lanes (xor 16 .. 1), a block's warps ascending, blocks ascending.
-template <class Value, class Of, class Join>
-__device__ __forceinline__ float row_reduce(RowScratch& scratch, int k, const Value& value, const Of& of, Join join) {
-  each_four(k, value, [&](int w, int, const float(&v)[4]) {
-    float sum = of(v);
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) sum = join(sum, __shfl_xor_sync(~0u, sum, mask));
-    if ((threadIdx.x & 31) == 0) scratch.warps[w] = sum;
+// Joins part(element, v) of the row's warps.
+template <class Value, class Part>
+__device__ __forceinline__ RowPart join_row(RowScratch& scratch, int k, const Value& value, const Part& part) {
+  each_four(k, value, [&](int element, const float(&v)[4]) {
+    const RowPart mine = part(element, v);
+    if ((threadIdx.x & 31) == 0) scratch.parts[element / kStepK] = mine;
   });
   __syncthreads();
-  if (threadIdx.x < kClusterBlocks) {
-    const int warps = warps_of_block(k);
-    const float* mine = scratch.warps + threadIdx.x * warps;
-    float sum = mine[0];
-    for (int w = 1; w < warps; ++w) sum = join(sum, mine[w]);
-    scratch.blocks[threadIdx.x] = sum;
-  }
-  __syncthreads();
-  float sum = scratch.blocks[0];
-  for (int b = 1; b < kClusterBlocks; ++b) sum = join(sum, scratch.blocks[b]);
-  __syncthreads();  // the scratch may be used again
-  return sum;
+  return join_parts(row_steps(k), [&](int step) { return scratch.parts[step]; });
 }
 
-// Rounds a whole row, whose numbers value(element, v) gives as often as it is asked.
+// Rounds a whole row, whose numbers value(element, v) gives.
+template <class Value>
+__device__ __forceinline__ void round_with(const RowOutput& out, int row, int columns, int k, const Value& value,
+                                           float amax) {
+  const RowRounding rounding(out, amax);
+  each_four(k, value, [&](int element, const float(&v)[4]) {
+    write_rounded(out, RowPlace(row, element), columns, k, rounding, v);
+  });
+}
+
+// The same, finding the row's amax first where it is needed: value gives the numbers as often as it is asked.
 template <class Value>
 __device__ __forceinline__ void round_whole(RowScratch& scratch, const RowOutput& out, int row, int columns, int k,
                                             const Value& value) {
   float amax = 0.0f;
   if (needs_row_amax(out.mode, out.static_alpha))
-    amax = row_reduce(
-        scratch, k, value, [](const float(&v)[4]) { return amax4(v); }, JoinAmax{});
-  each_four(k, value,
-            [&](int, int element, const float(&v)[4]) { store_rounded(out, row, element, columns, k, v, amax); });
+    amax = join_row(scratch, k, value, [](int, const float(&v)[4]) { return RowPart{0.0f, warp_amax(amax4(v))}; }).amax;
+  round_with(out, row, columns, k, value, amax);
 }
 
 __global__ void __launch_bounds__(kThreads) norm_row_kernel(const __grid_constant__ NormRows a, int columns) {
@@ -98,24 +84,32 @@ __global__ void __launch_bounds__(kThreads) norm_row_kernel(const __grid_constan
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] += y[i];
   };
+  const auto times_weight = [&](int element, float(&x)[4]) {
+    if (element >= a.k) return;
+    float w[4];
+    unpack(*reinterpret_cast<const float4*>(a.weight + element), w);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] *= w[i];
+  };
   // Each thread reads later what it stores here.
   const auto summed_and_stored = [&](int element, float(&x)[4]) {
     sum_at(element, x);
     if (element < a.k && a.keep) *reinterpret_cast<float4*>(residual + element) = make_float4(x[0], x[1], x[2], x[3]);
   };
-  const float sum = row_reduce(
-      scratch, a.k, summed_and_stored,
-      [](const float(&x)[4]) { return ((x[0] * x[0] + x[1] * x[1]) + x[2] * x[2]) + x[3] * x[3]; }, JoinSum{});
-  stored = a.keep;
-  const float inverse = 1.0f / sqrtf(sum / static_cast<float>(a.k) + a.eps);
-  round_whole(scratch, a.out, row, columns, a.k, [&](int element, float(&v)[4]) {
-    if (element >= a.k) return;
-    sum_at(element, v);
-    float w[4];
-    unpack(*reinterpret_cast<const float4*>(a.weight + element), w);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) v[i] = (v[i] * inverse) * w[i];
+  const RowPart whole = join_row(scratch, a.k, summed_and_stored, [&](int element, const float(&x)[4]) {
+    float v[4] = {x[0], x[1], x[2], x[3]};
+    times_weight(element, v);
+    return RowPart{warp_sum(((x[0] * x[0] + x[1] * x[1]) + x[2] * x[2]) + x[3] * x[3]), warp_amax(amax4(v))};
   });
+  stored = a.keep;
+  const float factor = norm_factor(whole.squares, a.k, a.eps);
+  const auto normed = [&](int element, float(&v)[4]) {
+    sum_at(element, v);
+    times_weight(element, v);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[i] *= factor;
+  };
+  round_with(a.out, row, columns, a.k, normed, whole.amax * factor);
 }
 
 __global__ void __launch_bounds__(kThreads) silu_row_kernel(const __grid_constant__ SiluRows a, int columns) {

@@ -1,8 +1,13 @@
 // The CUDA linears and their rounding of inputs, against the reference kernels and the goldens of the definition.
+#include <array>
 #include <bit>
 #include <random>
 
 #include "base/thread_pool.h"
+#include "formats/bf16.h"
+#include "formats/fp8.h"
+#include "formats/mxfp4.h"
+#include "formats/nvfp4.h"
 #include "kernels/cuda/cuda_support.h"
 #include "kernels/linear_support.h"
 #include "tensor/quantize_tensor.h"
@@ -47,6 +52,14 @@ QuantLinear random_weight(WeightFormat format, int64_t n, int64_t k, uint32_t se
   EXPECT_TRUE(q.ok()) << q.status().message();
   return std::move(q).value();
 }
+
+struct Rounding {
+  RowMode mode;
+  float alpha;
+};
+constexpr Rounding kRoundings[] = {{RowMode::kA16, 0.0f}, {RowMode::kMxA8, 0.0f}, {RowMode::kMxA4, 0.0f},
+                                   {RowMode::kA4, 0.01f}, {RowMode::kA4, 0.0f},   {RowMode::kA8, 0.0f},
+                                   {RowMode::kA8, 0.001f}};
 
 struct Case {
   WeightFormat weights;
@@ -175,13 +188,7 @@ TEST(CudaLinear, MergesAsTheRowOperationDoes) {
   places[1] = 77;
   const DeviceBuffer dparts = upload(parts), dstats = upload(stats), positions = upload(places);
   const Linear& view = linear->view;
-  struct Rounding {
-    RowMode mode;
-    float alpha;
-  };
-  for (const Rounding r :
-       {Rounding{RowMode::kA16, 0.0f}, Rounding{RowMode::kMxA8, 0.0f}, Rounding{RowMode::kMxA4, 0.0f},
-        Rounding{RowMode::kA4, 0.01f}, Rounding{RowMode::kA4, 0.0f}, Rounding{RowMode::kA8, 0.0f}}) {
+  for (const Rounding r : kRoundings) {
     for (const int rows : {1, 2}) {
       const DeviceBuffer x = device_bytes(x_bytes(view, rows)), scales = device_bytes(kMaxRows * 4),
                          own_x = device_bytes(x_bytes(view, rows)), own_scales = device_bytes(kMaxRows * 4);
@@ -196,6 +203,130 @@ TEST(CudaLinear, MergesAsTheRowOperationDoes) {
       EXPECT_EQ(download<uint32_t>(two, floats), download<uint32_t>(one, floats))
           << "mode " << static_cast<int>(r.mode) << ", alpha " << r.alpha << ", " << rows << " rows";
       EXPECT_EQ(download<uint32_t>(scales, kMaxRows), download<uint32_t>(own_scales, kMaxRows));
+    }
+  }
+}
+
+// A linear that rounds an open row for itself leaves the slots and the row scales of the two kernels, bit for bit; and they
+// do not depend on the number of rows.
+TEST(CudaLinear, RoundsOpenRowsAsRowOperationsDo) {
+  HB_NEED_DEVICE();
+  struct Shape {
+    int n, k;
+  };
+  for (const Shape shape : {Shape{6144, 4096}, {1024, 12288}, {331, 712}}) {
+    const auto linear = make_random_linear(WeightFormat::kNVFP4, shape.n, shape.k, sms, 3);
+    ASSERT_TRUE(linear.ok()) << linear.status().message();
+    const Linear& view = linear->view;
+    const auto y = normal_rows(4, 2 * shape.k, 4), residual = normal_rows(4, shape.k, 5),
+               w = normal_rows(1, shape.k, 6);
+    const DeviceBuffer dy = upload(y), dw = upload(w), positions = upload(std::vector<int32_t>(kMaxRows, 0));
+    for (const Rounding r : kRoundings) {
+      for (const bool norm : {true, false}) {
+        std::vector<uint32_t> alone;  // row 0 of one row
+        for (const int rows : {1, 2, 4}) {
+          const size_t floats = slot_floats(view, rows);
+          const auto run = [&](bool fused) {
+            const DeviceBuffer x = device_bytes(x_bytes(view, rows)), scales = device_bytes(kMaxRows * 4),
+                               dr = upload(residual), slots = device_bytes(floats * 4, true);
+            SlotView in;
+            in.partial = dy.as<float>();
+            in.rows = 2 * shape.k;
+            in.columns = rows;
+            const RowOutput out{r.mode, r.alpha, x.as<void>(), scales.as<float>()};
+            NormRows n;
+            n.y = in;
+            n.positions = positions.as<int32_t>();
+            n.residual = dr.as<float>();
+            n.weight = dw.as<float>();
+            n.k = shape.k;
+            n.out = out;
+            const SiluRows s{in, positions.as<int32_t>(), shape.k, out};
+            const auto must = [](const Status& status) {
+              if (!status.ok()) throw std::runtime_error(status.message());
+            };
+            if (fused) {
+              must(norm ? run_norm_linear(n, view, rows, slots.as<float>(), {})
+                        : run_silu_linear(s, view, rows, slots.as<float>(), {}));
+            } else {
+              must(norm ? norm_rows(n, rows, {}) : silu_rows(s, rows, {}));
+              must(cuda::run_linear(view, rows, x.as<void>(), slots.as<float>(), {}));
+            }
+            auto got = download<uint32_t>(slots, floats);
+            const auto row_scales = download<uint32_t>(scales, static_cast<size_t>(rows));
+            const auto after = download<uint32_t>(dr, residual.size());
+            got.insert(got.end(), row_scales.begin(), row_scales.end());
+            got.insert(got.end(), after.begin(), after.end());
+            return got;
+          };
+          const auto two = run(false), one = run(true);
+          EXPECT_EQ(two, one) << (norm ? "norm" : "silu") << ", mode " << static_cast<int>(r.mode) << ", alpha "
+                              << r.alpha << ", " << rows << " rows of " << shape.k;
+          const std::vector<uint32_t> first(one.begin(), one.begin() + shape.n);  // slot 0 of row 0
+          if (alone.empty()) alone = first;
+          EXPECT_EQ(first, alone) << "row 0 depends on its company, mode " << static_cast<int>(r.mode);
+        }
+      }
+    }
+  }
+}
+
+// x^ of values about every border of the formats, large and small, against the definition.
+TEST(CudaRounding, GivesTheDefinitionsNumbers) {
+  HB_NEED_DEVICE();
+  constexpr int kK = 2048, kRows = 8;
+  const auto linear = make_random_linear(WeightFormat::kNVFP4, 128, kK, sms, 3);
+  ASSERT_TRUE(linear.ok()) << linear.status().message();
+  std::mt19937 rng(11);
+  std::vector<float> x = normal_rows(kRows, kK, 12);
+  for (int m = 0; m < kRows; ++m) {
+    const int exponent = std::array{0, 0, 20, -20, 50, -70, -120, 3}[static_cast<size_t>(m)];
+    for (int i = 0; i < kK; ++i) {
+      float& v = x[static_cast<size_t>(m * kK + i)];
+      if (m % 2 == 1 && i % 16 != 0) {  // near borders: the block's first value sets the scale
+        constexpr std::array kBorders{0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f};
+        const float border = kBorders[rng() % kBorders.size()] * std::ldexp(1.0f, static_cast<int>(rng() % 3));
+        v = std::bit_cast<float>(std::bit_cast<uint32_t>(border) + static_cast<uint32_t>(rng() % 5) - 2u) *
+            (rng() % 2 == 0 ? 1.0f : -1.0f);
+      }
+      if (m == 7 && i / 16 % 4 == 1) v = 0.0f;
+      v = std::ldexp(v, exponent);
+    }
+  }
+  for (const Rounding r : kRoundings) {
+    const Rounded got = round_rows(x, kRows, linear->view, r.mode, r.alpha);
+    const auto bits = download<uint16_t>(got.x, x_bytes(linear->view, kRows) / 2);
+    const auto scales = download<float>(got.scales, kRows);
+    for (int m = 0; m < kRows; ++m) {
+      const float* row = x.data() + static_cast<ptrdiff_t>(m) * kK;
+      std::vector<float> expected(kK);
+      float scale = 1.0f;
+      std::vector<uint8_t> codes(kK), block_scales(kK / 16);
+      if (r.mode == RowMode::kA16) {
+        for (int i = 0; i < kK; ++i) expected[static_cast<size_t>(i)] = BF16::round(row[i]);
+      } else if (r.mode == RowMode::kA8) {
+        scale = FP8Row::quantize_row(row, kK, r.alpha, codes.data());
+        for (int i = 0; i < kK; ++i) expected[static_cast<size_t>(i)] = E4M3::decode(codes[static_cast<size_t>(i)]);
+      } else if (r.mode == RowMode::kA4) {
+        scale = r.alpha > 0.0f ? r.alpha : NVFP4::tensor_scale(abs_max(row, kK));
+        NVFP4::quantize_activation_row(row, kK, scale, codes.data(), block_scales.data());
+        NVFP4::dequantize_row(codes.data(), block_scales.data(), 1.0f, kK, expected.data());
+      } else if (r.mode == RowMode::kMxA8) {
+        MXFP8::quantize_row(row, kK, codes.data(), block_scales.data());
+        for (int i = 0; i < kK; ++i)
+          expected[static_cast<size_t>(i)] =
+              E4M3::decode(codes[static_cast<size_t>(i)]) * E8M0::decode(block_scales[static_cast<size_t>(i / 32)]);
+      } else {
+        MXFP4::quantize_row(row, kK, Mxfp4Rule::kRound74, codes.data(), block_scales.data());
+        MXFP4::dequantize_row(codes.data(), block_scales.data(), kK, expected.data());
+      }
+      ASSERT_EQ(scales[static_cast<size_t>(m)], scale) << "mode " << static_cast<int>(r.mode) << ", row " << m;
+      for (int i = 0; i < kK; ++i) {
+        const size_t at = static_cast<size_t>(i / kStepK * x_chunk_bytes(kRows) + x_offset(kRows, m, i % kStepK)) / 2;
+        ASSERT_EQ(BF16::decode(bits[at]), std::ldexp(expected[static_cast<size_t>(i)], kXExponent))
+            << "mode " << static_cast<int>(r.mode) << ", alpha " << r.alpha << ", row " << m << ", value " << i << ": "
+            << row[i];
+      }
     }
   }
 }
