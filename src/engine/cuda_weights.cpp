@@ -5,6 +5,8 @@
 
 #include "engine/cuda_devices.h"
 #include "formats/bf16.h"
+#include "formats/e4m3.h"
+#include "formats/nvfp4.h"
 #include "model/load_plan.h"
 
 namespace halfbyte {
@@ -129,6 +131,7 @@ class RandomWeights {
     const WeightFormat format = weight_format_of(plan.weights);
     HB_ASSIGN(out.mode, row_mode(format, activation_mode_of(plan.activations), "random weights"));
     HB_ASSIGN(out.storage, cuda::make_random_linear(format, n, k, multiprocessors_, ++seed_));
+    if (plan.activation_scale == ActivationScale::kStatic) out.static_alpha = static_scale(out.mode);
     return out;
   }
 
@@ -151,6 +154,13 @@ class RandomWeights {
   }
 
  private:
+  // What a checkpoint would give as input scale: a calibrated amax over the largest value of the format.
+  static float static_scale(RowMode mode) {
+    constexpr float kInputAmax = 16.0f;  // rows here have a root mean square of about 1
+    if (mode == RowMode::kA4) return kInputAmax / NVFP4::kRange;
+    return mode == RowMode::kA8 ? kInputAmax / E4M3::kMax : 0.0f;
+  }
+
   const ModelConfig& config_;
   const PrecisionPlan& plan_;
   int multiprocessors_;
