@@ -11,7 +11,7 @@ namespace halfbyte {
 namespace {
 
 constexpr int64_t kPageTokens = 32;
-constexpr int64_t kPromptRows = 2048;  // of a pass
+constexpr int64_t kPromptRows = 4096;  // of a pass
 constexpr size_t kReadBytes = size_t{3} << 30;
 
 // Page tables of `batch` sequences, one after the other in the cache.

@@ -47,7 +47,8 @@ struct CudaInputBuffers {
   void* of(const CudaLinear& l) const { return l.storage.view.fp4 ? fp4.as<void>() : bf16.as<void>(); }
   // padded_prompt: of a prompt's pass, 0 for decode.
   cuda::RowOutput out(const CudaLinear& l, int padded_prompt = 0) const {
-    return {l.mode, l.static_alpha, of(l), scales.as<float>(), padded_prompt};
+    return {l.mode, l.static_alpha, of(l), scales.as<float>(),
+            padded_prompt == 0 ? 0 : cuda::prompt_layout_rows(l.storage.view, padded_prompt)};
   }
 };
 
@@ -86,7 +87,8 @@ struct CudaPass::PromptBuffers {
   cuda::DeviceBuffer tokens, positions;  // [prompt_rows] int32
   cuda::DeviceBuffer tables;             // [sequences][table_stride]
   cuda::DeviceBuffer residual;           // [prompt_rows][hidden]
-  cuda::DeviceBuffer attended;           // [prompt_rows][q_width]
+  cuda::DeviceBuffer queries;            // prompt_query_floats for prompt_rows
+  cuda::DeviceBuffer attended;           // [prompt_rows][q_width], where attention does not round its result itself
   cuda::DeviceBuffer y;                  // result of whichever linear ran last
   std::vector<int32_t> host_tokens, host_positions, host_tables;
 

@@ -187,7 +187,7 @@ class CudaPass {
   HeadInput prompt_head() const;
   cuda::NormRows prompt_norm(const cuda::SlotView& y, const cuda::DeviceBuffer& weight) const;
 
-  cuda::Launch how() const { return {stream_, true}; }       // inside a graph
+  cuda::Launch how() const { return {stream_, true}; }       // each kernel waits for the one ahead itself
   cuda::Launch in_turn() const { return {stream_, false}; }  // kernels begin when the one ahead has ended
 
   std::shared_ptr<const CudaWeights> weights_;

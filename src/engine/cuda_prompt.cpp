@@ -18,8 +18,13 @@ Status CudaPass::allocate_prompt() {
   const int rows = cuda::padded_prompt_rows(static_cast<int>(limits_.prompt_rows));
   const CudaLinearKinds kinds(*weights_);
   size_t y = 0;
-  for (const auto* kind : {&kinds.qkv, &kinds.o, &kinds.gate_up, &kinds.down})
+  for (const auto* kind : {&kinds.qkv, &kinds.o, &kinds.down})
     for (const CudaLinear* linear : *kind) y = std::max(y, cuda::prompt_y_floats(linear->storage.view, rows));
+  for (const CudaLayer& l : weights_->layers) {
+    const cuda::Linear& gate_up = l.gate_up.storage.view;
+    if (!cuda::fuses_prompt_silu(gate_up, static_cast<int>(c.intermediate), l.down.mode))
+      y = std::max(y, cuda::prompt_y_floats(gate_up, rows));
+  }
   HB_TRY(b.attention.make(kinds.qkv, rows, /*prompt=*/true));
   HB_TRY(b.o.make(kinds.o, rows, true));
   HB_TRY(b.mlp.make(kinds.gate_up, rows, true));
@@ -30,6 +35,11 @@ Status CudaPass::allocate_prompt() {
   HB_ASSIGN(b.positions, DeviceBuffer::make(count * sizeof(int32_t), true));
   HB_ASSIGN(b.tables, DeviceBuffer::make(tables * sizeof(int32_t), true));
   HB_ASSIGN(b.residual, DeviceBuffer::make(count * static_cast<size_t>(c.hidden) * sizeof(float), true));
+  // A pass of several sequences runs them one after another.
+  HB_ASSIGN(b.queries,
+            DeviceBuffer::make(cuda::prompt_query_floats(static_cast<int>(c.heads), static_cast<int>(c.kv_heads),
+                                                         static_cast<int>(c.head_dim), rows) *
+                               sizeof(float)));
   HB_ASSIGN(b.attended, DeviceBuffer::make(count * static_cast<size_t>(c.q_width()) * sizeof(float), true));
   HB_ASSIGN(b.y, DeviceBuffer::make(y * sizeof(float), true));
   return {};
@@ -75,11 +85,14 @@ cuda::NormRows CudaPass::prompt_norm(const cuda::SlotView& y, const DeviceBuffer
   return norm;
 }
 
-// Appends all rows, then attention a sequence at a time, into `attended`.
+// A sequence at a time: queries made and keys and values appended, then attention, rounded into the input of `o`.
 Status CudaPass::enqueue_prompt_attention(size_t layer, std::span<const CudaSegment> segments, int rows) {
   PromptBuffers& b = *prompt_;
   const ModelConfig& c = weights_->config;
-  const cuda::SlotView qkv = b.result(b.attention, weights_->layers[layer].qkv);
+  const CudaLayer& l = weights_->layers[layer];
+  const cuda::SlotView qkv = b.result(b.attention, l.qkv);
+  const cuda::RowOutput rounded = b.o.out(l.o, b.padded);
+  bool rounds = false;
   size_t first = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
     cuda::AttentionRows a = attention_of(layer);
@@ -89,13 +102,22 @@ Status CudaPass::enqueue_prompt_attention(size_t layer, std::span<const CudaSegm
     a.positions = b.positions.as<int32_t>() + first;
     a.kv.tables = b.tables.as<int32_t>() + i * static_cast<size_t>(table_stride_);
     a.kv.table_stride = 0;  // one sequence
+    a.parts = b.queries.as<float>();
+    rounds = cuda::fuses_prompt_rounding(a, l.o.mode);
     const int count = static_cast<int>(segments[i].tokens.size());
-    HB_TRY(cuda::append_rows(a, count, in_turn()));
-    HB_TRY(
-        cuda::attention_prompt(a, count, b.attended.as<float>() + first * static_cast<size_t>(c.q_width()), in_turn()));
+    HB_TRY(cuda::prompt_heads(a, count, /*append=*/true, how()));
+    HB_TRY(cuda::attention_prompt(a, count, b.attended.as<float>() + first * static_cast<size_t>(c.q_width()),
+                                  rounds ? &rounded : nullptr, static_cast<int>(first), how()));
     first += segments[i].tokens.size();
   }
-  return first == static_cast<size_t>(rows) ? Status() : internal_error("rows of a prompt pass were lost");
+  if (first != static_cast<size_t>(rows)) return internal_error("rows of a prompt pass were lost");
+  if (rounds) return {};
+  const auto q_width = static_cast<int>(c.q_width());
+  cuda::SlotView attended;
+  attended.partial = b.attended.as<float>();
+  attended.rows = q_width;
+  attended.columns = b.padded;
+  return cuda::round_rows({attended, q_width, rounded}, rows, how());
 }
 
 // One decoder layer, as CudaPass::enqueue_layer, over all rows.
@@ -103,24 +125,24 @@ Status CudaPass::enqueue_prompt_layer(size_t layer, std::span<const CudaSegment>
   PromptBuffers& b = *prompt_;
   const CudaLayer& l = weights_->layers[layer];
   const ModelConfig& c = weights_->config;
-  HB_TRY(b.run(b.attention, l.qkv, in_turn()));
+  HB_TRY(b.run(b.attention, l.qkv, how()));
   HB_TRY(enqueue_prompt_attention(layer, segments, rows));
-  const auto q_width = static_cast<int>(c.q_width());
-  cuda::SlotView attended;
-  attended.partial = b.attended.as<float>();
-  attended.rows = q_width;
-  attended.columns = b.padded;
-  HB_TRY(cuda::round_rows({attended, q_width, b.o.out(l.o, b.padded)}, rows, in_turn()));
-  HB_TRY(b.run(b.o, l.o, in_turn()));
+  HB_TRY(b.run(b.o, l.o, how()));
 
   cuda::NormRows norm = prompt_norm(b.result(b.o, l.o), l.mlp_norm);
   norm.out = b.mlp.out(l.gate_up, b.padded);
-  HB_TRY(cuda::norm_rows(norm, rows, in_turn()));
-  HB_TRY(b.run(b.mlp, l.gate_up, in_turn()));
-  HB_TRY(cuda::silu_rows(
-      {b.result(b.mlp, l.gate_up), nullptr, static_cast<int>(c.intermediate), b.down.out(l.down, b.padded)}, rows,
-      in_turn()));
-  return b.run(b.down, l.down, in_turn());
+  HB_TRY(cuda::norm_prompt(norm, rows, how()));
+  const auto intermediate = static_cast<int>(c.intermediate);
+  const cuda::RowOutput out = b.down.out(l.down, b.padded);
+  const cuda::Linear& gate_up = l.gate_up.storage.view;
+  if (cuda::fuses_prompt_silu(gate_up, intermediate, l.down.mode)) {
+    const float* scales = l.gate_up.mode == cuda::RowMode::kA16 ? nullptr : b.mlp.scales.as<float>();  // ones
+    HB_TRY(cuda::run_prompt_silu(gate_up, rows, b.mlp.of(l.gate_up), scales, out, how()));
+  } else {
+    HB_TRY(b.run(b.mlp, l.gate_up, how()));
+    HB_TRY(cuda::silu_rows({b.result(b.mlp, l.gate_up), nullptr, intermediate, out}, rows, how()));
+  }
+  return b.run(b.down, l.down, how());
 }
 
 Status CudaPass::run_prompt(std::span<const CudaSegment> segments) {
@@ -144,7 +166,7 @@ Status CudaPass::run_prompt(std::span<const CudaSegment> segments) {
       norm.tokens = b.tokens.as<int32_t>();
     }
     norm.out = b.attention.out(w.layers[i].qkv, b.padded);
-    HB_TRY(cuda::norm_rows(norm, count, in_turn()));
+    HB_TRY(cuda::norm_prompt(norm, count, how()));
     HB_TRY(enqueue_prompt_layer(i, segments, count));
   }
   return {};

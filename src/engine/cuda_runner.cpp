@@ -15,7 +15,7 @@
 namespace halfbyte {
 namespace {
 
-constexpr int64_t kMostPromptRows = 2048;  // of a pass: work space grows with it
+constexpr int64_t kMostPromptRows = 4096;  // of a pass: work space grows with it
 
 bool device_draws(const Request& request) {
   const SamplingParams& p = request.ask.sampling;

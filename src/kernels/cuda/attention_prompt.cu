@@ -1,202 +1,431 @@
 // Attention of many consecutive rows of one sequence over a paged BF16 or FP8 cache: prompts.
 //
-// Moves   per thread block the keys and values up to its last position, from L2 after the first; q from the slots once.
+// Moves   prompt_heads: the slots of q, k and v once, queries as two BF16 halves and the cache's new rows out.
+//         attention_prompt: per 128 rows the keys and values up to their last position, from L2 after the first; queries
+//         once; the result as FP32, or as x^ of the next linear.
 // Shapes  head_dim 64 or 128, any number of query heads a KV head, pages of 16 or more positions.
-// Order   keys in tiles of 64 positions at absolute multiples of 64, ascending, with a running maximum; on the tensor cores,
-//         FP32 sums; q and the exponentials as two BF16 halves each (16 bits), K and V as stored. A tile that a row does not
-//         see adds zeros, so that a row's numbers depend on its own position only, not on the chunk that it came in.
-// How     FlashAttention-2: a thread block has 64 rows of (token, head of the group) of one KV head, 16 a warp; K and V tiles
-//         come by cp.async into two buffers, swizzled for ldmatrix.
+// Order   keys in tiles of 128 positions at absolute multiples of 128, ascending, with a running maximum; on the tensor
+//         cores, FP32 sums, 16 dimensions or positions an instruction; q and the exponentials as two BF16 halves each (16
+//         bits), K and V as stored. A tile that a row does not see adds zeros, so that a row's numbers depend on its own
+//         position only, not on the chunk that it came in.
+// How     FlashAttention on wgmma: a thread block a multiprocessor takes item after item, each 128 rows of (token, head of
+//         the group) of one KV head, 64 a warp group. Queries and keys are read from shared memory, exponentials are the
+//         register operand, and one warp group's exponentials run while the other multiplies. A third warp group brings
+//         keys and values, which lie in pages without a swizzle, by cp.async.
 #include <cuda_bf16.h>
 
-#include "base/exp32.h"
+#include <algorithm>
+
 #include "formats/bf16.h"
+#include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/head_reader.cuh"
+#include "kernels/cuda/portable.h"
+#include "kernels/cuda/step_layout.h"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace halfbyte::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * 32;
-constexpr int kRows = 16 * kWarps;  // of a thread block
-constexpr int kKeys = 64;           // of a tile
+constexpr int kGroups = 2;                     // warp groups that multiply
+constexpr int kThreads = (1 + kGroups) * 128;  // and one that copies
+constexpr int kGroupRows = 64;
+constexpr int kRows = kGroups * kGroupRows;  // of an item
+constexpr int kKeys = 128;                   // of a tile
+constexpr int kStages = 2;
+constexpr int kChunkBytes = 128;           // 64 dimensions of a row, the unit of the swizzle
+constexpr int kTurnBarrier = 1 + kGroups;  // + group
+constexpr float kLog2e = 1.44269504f;
 
 struct PromptAttentionArgs {
   AttentionRows rows;
-  int count;   // rows of the sequence
-  float* out;  // [count][heads][head_dim]
+  int count;  // rows of the sequence
+  int items, items_a_head;
+  float* out;   // [count][heads][head_dim], or
+  RowOutput x;  // where the next linear reads it
+  int x_row;    // the first row's index there
 };
 
 template <int kDim>
 struct PromptShared {
-  uint16_t query[2][kRows][kDim];     // high and low halves, swizzled
-  uint16_t tiles[2][2][kKeys][kDim];  // buffer; keys, values; swizzled
+  static constexpr int kQueryHalf = kGroupRows * kDim * 2;
+  static constexpr int kQueries =
+      2 * kQueryHalf;  // of a warp group: high halves, low halves; each [chunk][row][128 bytes]
+  static constexpr int kTile = kKeys * kDim * 2;  // of keys or values: [chunk][position][128 bytes]
+  static constexpr int kKeysAt = kGroups * kQueries;
+  static constexpr int kValuesAt = kKeysAt + kStages * kTile;
+  static constexpr int kBarriers = kValuesAt + kStages * kTile;
+  static constexpr int kBytes = 1024 + kBarriers + 64 + 32 * kStages;
+};
+struct Barriers {
+  uint32_t base;
+  __device__ __forceinline__ uint32_t queries(int group) const { return base + 8 * group; }
+  // which: 0 keys, 1 values
+  __device__ __forceinline__ uint32_t full(int which, int stage) const {
+    return base + 16 + 8 * (which * kStages + stage);
+  }
+  __device__ __forceinline__ uint32_t empty(int which, int stage) const {
+    return base + 16 + 16 * kStages + 8 * (which * kStages + stage);
+  }
 };
 
-// Byte offset of 16-byte chunk `chunk` of a row.
-template <int kDim>
-__device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
-  return static_cast<uint32_t>(row * kDim * 2 + ((chunk ^ (row & 7)) << 4));
-}
-
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  return BF16::encode(low) | static_cast<uint32_t>(BF16::encode(high)) << 16;
-}
-
-// A tile of keys and values on its way to shared memory; positions beyond `last` become zeros. FP8 becomes BF16 here, in the
-// thread's registers.
-template <class Kv, int kDim>
-__device__ __forceinline__ void fetch(const PromptAttentionArgs& a, uint32_t to, int kv_head, int first, int last) {
-  constexpr int kChunks = kDim / 8;
-  constexpr uint32_t kTileBytes = kKeys * kDim * 2;
-  const size_t values = static_cast<size_t>(a.rows.kv_heads) * a.rows.kv.page_tokens * kDim;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < kKeys * kChunks; i += kThreads) {
-    const int row = i / kChunks, chunk = i % kChunks, position = first + row;
-    const bool inside = position <= last;
-    const auto* from =
-        cache_row<Kv>(a.rows.kv, 0, a.rows.kv_heads, kDim, 0, kv_head, inside ? position : last) + chunk * 8;
-    const uint32_t at = to + swizzled<kDim>(row, chunk);
-    if constexpr (sizeof(typename Kv::Element) == 2) {
-      ptx::cp_async_16(at, from, inside);
-      ptx::cp_async_16(at + kTileBytes, from + values, inside);
-    } else {
-      using Eight = typename Kv::Eight;
-      const Eight none{};
-      ptx::sts_v4(at, Kv::widen(inside ? *reinterpret_cast<const Eight*>(from) : none));
-      ptx::sts_v4(at + kTileBytes, Kv::widen(inside ? *reinterpret_cast<const Eight*>(from + values) : none));
+struct RingPlace {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
     }
   }
-  ptx::cp_async_commit();
+};
+
+// Queries of 64 rows of a KV head lie together: [kv head][64 rows][half][chunk][row][128 bytes], rows padded to whole items.
+template <int kDim>
+__device__ __forceinline__ size_t query_tile(const PromptAttentionArgs& a, int kv_head, int tile) {
+  return (static_cast<size_t>(kv_head) * a.items_a_head * kGroups + tile) * PromptShared<kDim>::kQueries;
 }
 
-// The warp's 16 query rows into shared memory, normed and rotated, as two halves.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
+  return reinterpret_cast<const uint32_t&>(two);
+}
+
+// --- queries, keys and values of the rows: a head a thread block, four rows a warp ---
+
+constexpr int kHeadWarps = 8;
+constexpr int kHeadRows = 4;  // of a warp
+
+// As HeadReader, over a linear with one slot; lane i has dimensions i, i + 32, ...
 template <int kDim>
-__device__ __forceinline__ void load_queries(const PromptAttentionArgs& a, PromptShared<kDim>& shared, int kv_head,
-                                             int first_row, int warp, int lane) {
-  const int group = a.rows.heads / a.rows.kv_heads, total = a.count * group;
-#pragma unroll 2
-  for (int i = 0; i < 16; ++i) {
-    const int local = warp * 16 + i, row = min(first_row + local, total - 1);
-    const int token = row / group, head = kv_head * group + row % group;
-    const HeadVector<kDim> q =
-        HeadReader<kDim>(a.rows, head * kDim, a.rows.q_norm, true, a.rows.positions[token], lane).read(token);
+__device__ __forceinline__ void read_heads(const PromptAttentionArgs& a, int head, const float* norm, bool rotates,
+                                           int first_row, int lane, HeadVector<kDim> (&h)[kHeadRows]) {
+  constexpr int kPerLane = kDim / 32, kHalf = kPerLane / 2;
+  const SlotView& qkv = a.rows.qkv;
+  const int at = head * kDim + lane;
+  float row_scale[kHeadRows], cos[kHeadRows][kHalf], sin[kHeadRows][kHalf];
+#pragma unroll
+  for (int m = 0; m < kHeadRows; ++m) {
+    const int row = min(first_row + m * kHeadWarps, a.count - 1);
+    row_scale[m] = qkv.x_scale != nullptr ? qkv.x_scale[row] : 1.0f;
+    const int position = rotates ? a.rows.positions[row] : 0;
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) h[m].v[j] = qkv.partial[static_cast<size_t>(row) * qkv.rows + at + 32 * j];
+#pragma unroll
+    for (int j = 0; j < kHalf; ++j) {
+      const size_t angle = static_cast<size_t>(position) * (kDim / 2) + lane + 32 * j;
+      cos[m][j] = rotates ? a.rows.cos[angle] : 1.0f;
+      sin[m][j] = rotates ? a.rows.sin[angle] : 0.0f;
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kPerLane; ++j) {
+    const float scale = qkv.scales != nullptr ? qkv.scales[at + 32 * j] : 1.0f;
+#pragma unroll
+    for (int m = 0; m < kHeadRows; ++m) h[m].v[j] *= scale * row_scale[m];
+    if (qkv.bias != nullptr) {
+      const float bias = qkv.bias[at + 32 * j];
+#pragma unroll
+      for (int m = 0; m < kHeadRows; ++m) h[m].v[j] += bias;
+    }
+  }
+  if (norm != nullptr) {
+    float weight[kPerLane], sum[kHeadRows] = {};
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) weight[j] = norm[lane + 32 * j];
+#pragma unroll
+    for (int m = 0; m < kHeadRows; ++m) {
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) sum[m] += h[m].v[j] * h[m].v[j];
+    }
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) {
+#pragma unroll
+      for (int m = 0; m < kHeadRows; ++m) sum[m] += __shfl_xor_sync(~0u, sum[m], mask);
+    }
+#pragma unroll
+    for (int m = 0; m < kHeadRows; ++m) {
+      const float inverse = 1.0f / sqrtf(sum[m] / static_cast<float>(kDim) + a.rows.eps);
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) h[m].v[j] = (h[m].v[j] * inverse) * weight[j];
+    }
+  }
+  if (!rotates) return;
+#pragma unroll
+  for (int m = 0; m < kHeadRows; ++m) {
+#pragma unroll
+    for (int j = 0; j < kHalf; ++j) {
+      const float x = h[m].v[j], y = h[m].v[j + kHalf];
+      h[m].v[j] = x * cos[m][j] - y * sin[m][j];
+      h[m].v[j + kHalf] = y * cos[m][j] + x * sin[m][j];
+    }
+  }
+}
+
+// A lane's dimensions lane + 32 j as words, two neighbouring dimensions to a lane: even lanes get those of even j, odd lanes of
+// odd j. `first` and `second` hold dimensions place_of_pair and the one after.
+__device__ __forceinline__ void pair_up(uint32_t even_j, uint32_t odd_j, int lane, uint32_t& first, uint32_t& second) {
+  const bool odd = (lane & 1) != 0;
+  const uint32_t theirs = __shfl_xor_sync(~0u, odd ? even_j : odd_j, 1);
+  first = odd ? theirs : even_j;
+  second = odd ? odd_j : theirs;
+}
+__device__ __forceinline__ int place_of_pair(int j, int lane) {
+  return (lane & ~1) + 32 * (j + (lane & 1));
+}
+
+template <class Kv, int kDim>
+__global__ void __launch_bounds__(kHeadWarps * 32) heads_kernel(const __grid_constant__ PromptAttentionArgs a) {
+  const int lane = static_cast<int>(threadIdx.x & 31), head = static_cast<int>(blockIdx.x);
+  const int first_row = static_cast<int>(blockIdx.y * (kHeadWarps * kHeadRows) + (threadIdx.x >> 5));
+  const AttentionRows& r = a.rows;
+  ptx::griddepcontrol_wait();
+  const bool is_query = head < r.heads, is_value = head >= r.heads + r.kv_heads;
+  HeadVector<kDim> h[kHeadRows];
+  read_heads<kDim>(a, head, is_query ? r.q_norm : is_value ? nullptr : r.k_norm, !is_value, first_row, lane, h);
+  const int group = r.heads / r.kv_heads;
+#pragma unroll
+  for (int m = 0; m < kHeadRows; ++m) {
+    const int row = first_row + m * kHeadWarps;
+    if (row >= a.count) break;
+    uint32_t words[HeadVector<kDim>::kPerLane];  // high half below, low half above
 #pragma unroll
     for (int j = 0; j < HeadVector<kDim>::kPerLane; ++j) {
-      const int d = lane + 32 * j;
-      const uint32_t at = (swizzled<kDim>(local, d / 8) + d % 8 * 2) / 2;
-      const uint16_t high = BF16::encode(q.v[j]);
-      (&shared.query[0][0][0])[at] = high;
-      (&shared.query[1][0][0])[at] = BF16::encode(q.v[j] - BF16::decode(high));
+      const float v = h[m].v[j];
+      const float high = __uint_as_float(pack(v, v) << 16);
+      words[j] = pack(v, v - high);
+    }
+    if (!is_query) {
+      const int kv_head = head - r.heads - (is_value ? r.kv_heads : 0);
+      auto* to = cache_row<Kv>(r.kv, 0, r.kv_heads, kDim, is_value, kv_head, r.positions[row]);
+      if constexpr (sizeof(typename Kv::Element) == 1) {
+        store_head<Kv>(h[m], to, is_value ? r.kv.value_scale : r.kv.key_scale, lane);
+      } else {
+#pragma unroll
+        for (int j = 0; j < HeadVector<kDim>::kPerLane; j += 2) {
+          uint32_t first, second;
+          pair_up(words[j], words[j + 1], lane, first, second);
+          *reinterpret_cast<uint32_t*>(to + place_of_pair(j, lane)) = __byte_perm(first, second, 0x5410);
+        }
+      }
+      continue;
+    }
+    const int at = row * group + head % group;
+    uint8_t* to = reinterpret_cast<uint8_t*>(r.parts) + query_tile<kDim>(a, head / group, at / kGroupRows) +
+                  at % kGroupRows * kChunkBytes;
+#pragma unroll
+    for (int j = 0; j < HeadVector<kDim>::kPerLane; j += 2) {
+      uint32_t first, second;
+      pair_up(words[j], words[j + 1], lane, first, second);
+      const int d = place_of_pair(j, lane);
+      uint8_t* place = to + d / 64 * kGroupRows * kChunkBytes + ((d % 64 / 8) ^ (at % 8)) * 16 + d % 8 * 2;
+      *reinterpret_cast<uint32_t*>(place) = __byte_perm(first, second, 0x5410);
+      *reinterpret_cast<uint32_t*>(place + PromptShared<kDim>::kQueryHalf) = __byte_perm(first, second, 0x7632);
     }
   }
-  __syncwarp();
 }
+
+// --- the items of a thread block ---
+
+// Items with most keys first, there and back through the thread blocks, so that each gets about the same.
+struct Items {
+  const PromptAttentionArgs& a;
+  int round = 0;
+  int kv_head = 0, tile = 0;
+  __device__ __forceinline__ explicit Items(const PromptAttentionArgs& args) : a(args) {}
+  __device__ __forceinline__ bool next() {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    const int item = round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+    ++round;
+    if (item >= a.items) return false;
+    kv_head = item % a.rows.kv_heads;
+    tile = a.items_a_head - 1 - item / a.rows.kv_heads;
+    return true;
+  }
+};
+
+__device__ __forceinline__ int last_position(const PromptAttentionArgs& a, int first, int tile) {
+  const int group = a.rows.heads / a.rows.kv_heads, total = a.count * group;
+  return first + (min((tile + 1) * kRows, total) - 1) / group;
+}
+
+// --- copies ---
+
+// Keys or values of a tile on their way to shared memory, by 128 threads; positions beyond `last` become zeros. The barrier
+// hears of each thread once its part is there. What cp.async and ordinary stores have written the readers fence for the
+// tensor cores.
+template <class Kv, int kDim>
+__device__ __forceinline__ void fetch(const PromptAttentionArgs& a, uint32_t to, uint32_t barrier, int which,
+                                      int kv_head, int first, int last, int thread) {
+  constexpr int kPieces = kDim / 8;
+  constexpr int kStep = 128 / kPieces;  // rows at once: whole swizzle periods
+  static_assert(kStep % 8 == 0);
+  const int piece = thread % kPieces, row = thread / kPieces;
+  const int shift = page_shift(a.rows.kv);
+  const uint32_t column = to + piece / 8 * kKeys * kChunkBytes + row * kChunkBytes + ((piece % 8) ^ (row % 8)) * 16;
+  using Element = typename Kv::Element;
+  const uint8_t* base = a.rows.kv.base + a.rows.kv.layer_offset + piece * 8 * sizeof(Element);
+  const int slots = (which * a.rows.kv_heads + kv_head) << shift, mask = a.rows.kv.page_tokens - 1;
+#pragma unroll 8
+  for (int i = 0; i < kKeys / kStep; ++i) {
+    const int position = first + row + i * kStep;
+    const bool inside = position <= last;
+    const int from_position = inside ? position : last;
+    const int page = a.rows.kv.tables[from_position >> shift];
+    const uint8_t* from =
+        base + static_cast<size_t>(page) * a.rows.kv.page_stride +
+        static_cast<uint32_t>(slots + (from_position & mask)) * static_cast<uint32_t>(kDim * sizeof(Element));
+    const uint32_t at = column + i * kStep * kChunkBytes;
+    if constexpr (sizeof(Element) == 2) {
+      ptx::cp_async_16(at, from, inside);
+    } else {
+      using Eight = typename Kv::Eight;
+      ptx::sts_v4(at, Kv::widen(inside ? *reinterpret_cast<const Eight*>(from) : Eight{}));
+    }
+  }
+  if constexpr (sizeof(Element) == 2) {
+    ptx::cp_async_arrive(barrier);
+  } else {
+    ptx::mbarrier_arrive(barrier);
+  }
+}
+
+template <class Kv, int kDim>
+__device__ __forceinline__ void produce(const PromptAttentionArgs& a, uint32_t shared, const Barriers& barriers,
+                                        int thread) {
+  using Shared = PromptShared<kDim>;
+  const int first_position = a.rows.positions[0];
+  RingPlace place;
+  int sent = 0;
+  for (Items items(a); items.next();) {
+    const int last = last_position(a, first_position, items.tile);
+#pragma unroll 1
+    for (int first = 0; first <= last; first += kKeys) {
+#pragma unroll 1
+      for (int which = 0; which < 2; ++which) {
+        if (sent >= kStages) ptx::mbarrier_wait(barriers.empty(which, place.stage), place.parity ^ 1);
+        fetch<Kv, kDim>(a, shared + (which == 0 ? Shared::kKeysAt : Shared::kValuesAt) + place.stage * Shared::kTile,
+                        barriers.full(which, place.stage), which, items.kv_head, first, last, thread);
+      }
+      sent = min(sent + 1, kStages);
+      place.advance();
+    }
+  }
+}
+
+// --- products ---
 
 // Of a lane's two rows g and g + 8.
 template <int kDim>
 struct PromptState {
   float most[2] = {-INFINITY, -INFINITY};
   float total[2] = {0.0f, 0.0f};  // of this lane's columns only
-  float sums[kDim / 8][4] = {};
+  float sums[kDim / 2] = {};      // as wgmma has them
 };
 
-// sums += (high + low) b: 16 rows whose FP32 factors are two BF16 numbers each, and two blocks of 8 columns.
-__device__ __forceinline__ void add_products(float (*sums)[4], const uint32_t (&high)[4], const uint32_t (&low)[4],
-                                             const uint32_t (&b)[4]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    ptx::mma_m16n8k16_bf16(sums[h], high[0], high[1], high[2], high[3], b[2 * h], b[2 * h + 1]);
-    ptx::mma_m16n8k16_bf16(sums[h], low[0], low[1], low[2], low[3], b[2 * h], b[2 * h + 1]);
-  }
-}
-
-// score = q k for 16 rows and 64 keys.
+// score = q k for 64 rows and 128 keys, begun.
 template <int kDim>
-__device__ __forceinline__ void score_tile(float (&score)[kKeys / 8][4], uint32_t query, uint32_t keys, int warp,
-                                           int lane) {
-  constexpr uint32_t kHalfBytes = kRows * kDim * 2;
-  const int q_row = warp * 16 + (lane & 15), q_chunk = lane >> 4;
-  const int k_row = (lane & 7) + (lane >> 4) * 8, k_chunk = (lane >> 3) & 1;
+__device__ __forceinline__ void score_tile(float (&score)[kKeys / 2], uint32_t query, uint32_t keys) {
+  using Shared = PromptShared<kDim>;
+  ptx::wgmma_fence();
 #pragma unroll
   for (int c = 0; c < kDim / 16; ++c) {
-    uint32_t high[4], low[4];
-    ptx::ldmatrix_x4(high, query + swizzled<kDim>(q_row, 2 * c + q_chunk));
-    ptx::ldmatrix_x4(low, query + kHalfBytes + swizzled<kDim>(q_row, 2 * c + q_chunk));
-#pragma unroll
-    for (int n = 0; n < kKeys / 16; ++n) {
-      uint32_t k[4];
-      ptx::ldmatrix_x4(k, keys + swizzled<kDim>(n * 16 + k_row, 2 * c + k_chunk));
-      add_products(score + 2 * n, high, low, k);
-    }
+    const uint32_t q = query + c / 4 * kGroupRows * kChunkBytes + c % 4 * 32;
+    const uint64_t k = ptx::wgmma_swizzled_rows(keys + c / 4 * kKeys * kChunkBytes + c % 4 * 32);
+    ptx::wgmma_m64k16_shared(score, ptx::wgmma_swizzled_rows(q), k, c > 0);
+    ptx::wgmma_m64k16_shared(score, ptx::wgmma_swizzled_rows(q + Shared::kQueryHalf), k, 1);
   }
+  ptx::wgmma_commit();
 }
 
-// Scores -> exponentials; earlier sums shrink to the new maximum. positions: of the two rows.
+// Scores -> exponentials; returns what earlier sums of the two rows shrink by to the new maximum. scale: of scores, times
+// log2 e. positions: of the two rows.
 template <int kDim>
-__device__ __forceinline__ void soften_tile(PromptState<kDim>& state, float (&score)[kKeys / 8][4], float scale,
-                                            int first, const int (&positions)[2], int lane) {
+__device__ __forceinline__ float2 soften_tile(PromptState<kDim>& state, float (&score)[kKeys / 2], float scale,
+                                              int first, const int (&positions)[2], int lane) {
+  if (first + kKeys - 1 > min(positions[0], positions[1])) {
+#pragma unroll
+    for (int i = 0; i < kKeys / 2; ++i) {
+      const int key = first + i / 4 * 8 + 2 * (lane & 3) + i % 2;
+      if (key > positions[i / 2 % 2]) score[i] = -INFINITY;
+    }
+  }
+  float shrinks[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float most = state.most[r];
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& s = score[n][2 * r + e];
-        s = first + 8 * n + 2 * (lane & 3) + e <= positions[r] ? s * scale : -INFINITY;
-        most = fmaxf(most, s);
-      }
-    }
+    for (int i = 0; i < kKeys / 8; ++i) most = fmaxf(most, fmaxf(score[4 * i + 2 * r], score[4 * i + 2 * r + 1]));
     most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-    const float shrink = exp32(state.most[r] - most);  // every row sees position 0, so `most` is finite
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));  // every row sees position 0, so it is finite
+    const float shift = -most * scale;
+    shrinks[r] = exp2_fast((state.most[r] - most) * scale);  // exactly 1 where a tile changes nothing
     float total = 0.0f;
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) {
+    for (int i = 0; i < kKeys / 8; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float& s = score[n][2 * r + e];
-        s = exp32(s - most);
+        float& s = score[4 * i + 2 * r + e];
+        s = exp2_fast(fmaf(s, scale, shift));
         total += s;
       }
     }
-    state.total[r] = state.total[r] * shrink + total;
+    state.total[r] = state.total[r] * shrinks[r] + total;
     state.most[r] = most;
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      state.sums[n][2 * r] *= shrink;
-      state.sums[n][2 * r + 1] *= shrink;
-    }
   }
+  return make_float2(shrinks[0], shrinks[1]);
 }
 
 template <int kDim>
-__device__ __forceinline__ void add_tile(PromptState<kDim>& state, const float (&weight)[kKeys / 8][4], uint32_t values,
-                                         int lane) {
-  const int v_row = lane & 15, v_chunk = lane >> 4;
+__device__ __forceinline__ void shrink_sums(PromptState<kDim>& state, float2 by) {
+  if (__all_sync(~0u, by.x == 1.0f && by.y == 1.0f)) return;
 #pragma unroll
-  for (int c = 0; c < kKeys / 16; ++c) {
-    uint32_t high[4], low[4];
+  for (int i = 0; i < kDim / 8; ++i) {
+    state.sums[4 * i] *= by.x;
+    state.sums[4 * i + 1] *= by.x;
+    state.sums[4 * i + 2] *= by.y;
+    state.sums[4 * i + 3] *= by.y;
+  }
+}
+
+// The exponentials of 16 keys as the register operand: registers of rows g, g + 8, g, g + 8; halves.
+struct WeightHalves {
+  uint32_t high[kKeys / 16][4], low[kKeys / 16][4];
+  __device__ __forceinline__ void set(const float (&weight)[kKeys / 2]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float* w = &weight[2 * c + i / 2][2 * (i % 2)];
-      high[i] = pack(w[0], w[1]);
-      low[i] = pack(w[0] - __uint_as_float(high[i] << 16), w[1] - __uint_as_float(high[i] & 0xFFFF0000u));
-    }
+    for (int c = 0; c < kKeys / 16; ++c) {
 #pragma unroll
-    for (int n = 0; n < kDim / 16; ++n) {
-      uint32_t v[4];
-      ptx::ldmatrix_x4_trans(v, values + swizzled<kDim>(c * 16 + v_row, 2 * n + v_chunk));
-      add_products(state.sums + 2 * n, high, low, v);
+      for (int i = 0; i < 4; ++i) {
+        const float w0 = weight[8 * c + 2 * i], w1 = weight[8 * c + 2 * i + 1];
+        high[c][i] = pack(w0, w1);
+        low[c][i] = pack(w0 - __uint_as_float(high[c][i] << 16), w1 - __uint_as_float(high[c][i] & 0xFFFF0000u));
+      }
     }
   }
+};
+
+// sums += weights v, begun.
+template <int kDim>
+__device__ __forceinline__ void add_tile(PromptState<kDim>& state, const WeightHalves& weights, uint32_t values) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int c = 0; c < kKeys / 16; ++c) {
+    const uint64_t v = ptx::wgmma_swizzled_columns(values + c * 16 * kChunkBytes, kKeys * kChunkBytes);
+    ptx::wgmma_m64k16_columns(state.sums, weights.high[c], v);
+    ptx::wgmma_m64k16_columns(state.sums, weights.low[c], v);
+  }
+  ptx::wgmma_commit();
 }
 
 template <class Kv, int kDim>
 __device__ __forceinline__ void store_rows(const PromptAttentionArgs& a, PromptState<kDim>& state, int kv_head,
                                            int first_row, int lane) {
-  const int group = a.rows.heads / a.rows.kv_heads;
+  const int group = a.rows.heads / a.rows.kv_heads, t = lane & 3;
+  const float power = a.x.mode == RowMode::kBf16Rows ? 1.0f : power_of_two(kXExponent);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float total = state.total[r];
@@ -204,71 +433,221 @@ __device__ __forceinline__ void store_rows(const PromptAttentionArgs& a, PromptS
     total += __shfl_xor_sync(~0u, total, 2);
     const int row = first_row + (lane >> 2) + 8 * r;
     if (row >= a.count * group) continue;
-    float* out = a.out + (static_cast<size_t>(row / group) * a.rows.heads + kv_head * group + row % group) * kDim +
-                 2 * (lane & 3);
+    const int token = row / group, head = kv_head * group + row % group;
+    float2 v[kDim / 8];
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n)
-      *reinterpret_cast<float2*>(out + 8 * n) = make_float2(Kv::value(state.sums[n][2 * r] / total, a.rows),
-                                                            Kv::value(state.sums[n][2 * r + 1] / total, a.rows));
+    for (int i = 0; i < kDim / 8; ++i)
+      v[i] = make_float2(Kv::value(state.sums[4 * i + 2 * r] / total, a.rows),
+                         Kv::value(state.sums[4 * i + 2 * r + 1] / total, a.rows));
+    if (a.x.x != nullptr) {
+      auto* x = static_cast<uint8_t*>(a.x.x);
+      const int at = a.x_row + token;
+      // Two chunks of 8 dimensions at a time: neighbouring lanes write whole sectors of 32 bytes.
+#pragma unroll
+      for (int i = 0; i < kDim / 8; i += 2) {
+        uint32_t words[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) words[e] = pack(BF16::round(v[i + e].x) * power, BF16::round(v[i + e].y) * power);
+        uint2 pair;
+        const int from = (lane & ~3) + 2 * (t & 1);
+        const unsigned quad = 0xFu << (lane & ~3);
+        const uint32_t first0 = __shfl_sync(quad, words[0], from), first1 = __shfl_sync(quad, words[1], from);
+        const uint32_t second0 = __shfl_sync(quad, words[0], from + 1), second1 = __shfl_sync(quad, words[1], from + 1);
+        pair.x = t < 2 ? first0 : first1;
+        pair.y = t < 2 ? second0 : second1;
+        *reinterpret_cast<uint2*>(x + prompt_offset(a.x.prompt_rows, at, head * kDim + 8 * (i + t / 2)) + 8 * (t & 1)) =
+            pair;
+      }
+      if (head == 0 && t == 0) a.x.x_scale[at] = 1.0f;
+    } else {
+      float* out = a.out + (static_cast<size_t>(token) * a.rows.heads + head) * kDim + 2 * t;
+#pragma unroll
+      for (int i = 0; i < kDim / 8; ++i) *reinterpret_cast<float2*>(out + 8 * i) = v[i];
+    }
   }
 }
 
 template <class Kv, int kDim>
-__global__ void __launch_bounds__(kThreads, 2) prompt_kernel(const __grid_constant__ PromptAttentionArgs a) {
-  extern __shared__ __align__(128) uint8_t bytes[];
-  auto& shared = *reinterpret_cast<PromptShared<kDim>*>(bytes);
-  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
-  const int kv_head = blockIdx.y;
-  const int group = a.rows.heads / a.rows.kv_heads, total = a.count * group;
-  // The last rows have most to do: they go first.
-  const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
-  ptx::griddepcontrol_wait();
-  const int last = a.rows.positions[(min(first_row + kRows, total) - 1) / group];
-  const uint32_t query = ptx::shared_address(shared.query), tiles = ptx::shared_address(shared.tiles);
-  constexpr uint32_t kTileBytes = kKeys * kDim * 2, kBufferBytes = 2 * kTileBytes;
-  fetch<Kv, kDim>(a, tiles, kv_head, 0, last);
-  load_queries<kDim>(a, shared, kv_head, first_row, warp, lane);
-  int positions[2];
+__device__ __forceinline__ void consume(const PromptAttentionArgs& a, uint32_t shared, const Barriers& barriers,
+                                        int group, int warp, int lane) {
+  using Shared = PromptShared<kDim>;
+  const int heads = a.rows.heads / a.rows.kv_heads, total = a.count * heads;
+  const int first_position = a.rows.positions[0];
+  const uint32_t query = shared + group * Shared::kQueries;
+  const auto ask_for_queries = [&](const Items& items) {
+    if (warp == 0 && lane == 0) {
+      ptx::mbarrier_arrive_expect_tx(barriers.queries(group), Shared::kQueries);
+      ptx::cp_async_bulk(query,
+                         reinterpret_cast<const uint8_t*>(a.rows.parts) +
+                             query_tile<kDim>(a, items.kv_head, items.tile * kGroups + group),
+                         Shared::kQueries, barriers.queries(group));
+    }
+  };
+  Items items(a), ahead(a);
+  if (ahead.next()) ask_for_queries(ahead);
+  if (group == 1) ptx::bar_arrive(kTurnBarrier, kGroups * 128);  // the first turn is group 0's
+  const float scale = Kv::score_scale(a.rows) * kLog2e;
+  RingPlace key_place, value_place;
+  uint32_t parity = 0;
+  while (items.next()) {
+    const int last = last_position(a, first_position, items.tile);
+    const int first_row = items.tile * kRows + group * kGroupRows + warp * 16;
+    int positions[2];
 #pragma unroll
-  for (int r = 0; r < 2; ++r)
-    positions[r] = a.rows.positions[min(first_row + warp * 16 + (lane >> 2) + 8 * r, total - 1) / group];
-  PromptState<kDim> state;
-  int buffer = 0;
+    for (int r = 0; r < 2; ++r) positions[r] = first_position + min(first_row + (lane >> 2) + 8 * r, total - 1) / heads;
+    PromptState<kDim> state;
+    float score[kKeys / 2];
+    WeightHalves weights;
+    // The warp groups hand the tensor cores to each other: one multiplies while the other makes exponentials.
+    const auto take_turn = [&] { ptx::bar_sync(kTurnBarrier + group, kGroups * 128); };
+    const auto give_turn = [&] { ptx::bar_arrive(kTurnBarrier + (group ^ 1), kGroups * 128); };
+    const auto scores_begin = [&] {
+      ptx::mbarrier_wait(barriers.full(0, key_place.stage), key_place.parity);
+      ptx::fence_async_shared();
+      score_tile<kDim>(score, query, shared + Shared::kKeysAt + key_place.stage * Shared::kTile);
+    };
+    const auto scores_done = [&] {
+      ptx::hold(score);
+      if (lane == 0) ptx::mbarrier_arrive(barriers.empty(0, key_place.stage));
+      key_place.advance();
+    };
+    const auto sums_begin = [&] {
+      ptx::mbarrier_wait(barriers.full(1, value_place.stage), value_place.parity);
+      ptx::fence_async_shared();
+      add_tile<kDim>(state, weights, shared + Shared::kValuesAt + value_place.stage * Shared::kTile);
+    };
+    const auto sums_done = [&] {
+      ptx::wgmma_wait<0>();
+      ptx::hold(state.sums);
+      if (lane == 0) ptx::mbarrier_arrive(barriers.empty(1, value_place.stage));
+      value_place.advance();
+    };
+    ptx::mbarrier_wait(barriers.queries(group), parity);
+    parity ^= 1;
+    take_turn();
+    scores_begin();
+    give_turn();
+    ptx::wgmma_wait<0>();
+    scores_done();
+    soften_tile<kDim>(state, score, scale, 0, positions, lane);
+    weights.set(score);
 #pragma unroll 1
-  for (int first = 0; first <= last; first += kKeys, buffer ^= 1) {
-    ptx::cp_async_wait_all();
-    __syncthreads();  // the tile is there, and all have done with the other buffer
-    if (first + kKeys <= last) fetch<Kv, kDim>(a, tiles + (buffer ^ 1) * kBufferBytes, kv_head, first + kKeys, last);
-    const uint32_t keys = tiles + buffer * kBufferBytes;
-    float score[kKeys / 8][4] = {};
-    score_tile<kDim>(score, query, keys, warp, lane);
-    soften_tile<kDim>(state, score, Kv::score_scale(a.rows), first, positions, lane);
-    add_tile<kDim>(state, score, keys + kTileBytes, lane);
+    for (int first = kKeys; first <= last; first += kKeys) {
+      take_turn();
+      scores_begin();
+      sums_begin();  // of the tile before: the tensor cores have it while this tile's exponentials are made
+      give_turn();
+      ptx::wgmma_wait<1>();
+      scores_done();
+      const float2 shrink = soften_tile<kDim>(state, score, scale, first, positions, lane);
+      sums_done();
+      shrink_sums<kDim>(state, shrink);
+      weights.set(score);
+    }
+    ptx::bar_sync(1 + group, 128);  // queries have been read
+    if (ahead.next()) ask_for_queries(ahead);
+    take_turn();
+    sums_begin();
+    give_turn();
+    sums_done();
+    store_rows<Kv, kDim>(a, state, items.kv_head, first_row, lane);
   }
-  store_rows<Kv, kDim>(a, state, kv_head, first_row + warp * 16, lane);
 }
 
 template <class Kv, int kDim>
-Status launch_dim(const PromptAttentionArgs& args, const Launch& how) {
-  static const cudaError_t kReady = cudaFuncSetAttribute(
-      prompt_kernel<Kv, kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(PromptShared<kDim>));
-  HB_TRY(check(kReady, "shared memory of attention_prompt"));
-  const int total = args.count * (args.rows.heads / args.rows.kv_heads);
-  const dim3 blocks(static_cast<unsigned>((total + kRows - 1) / kRows), static_cast<unsigned>(args.rows.kv_heads));
-  return launch(prompt_kernel<Kv, kDim>, {blocks, kThreads, sizeof(PromptShared<kDim>)}, how, "attention_prompt", args);
+__global__ void __launch_bounds__(kThreads, 1) prompt_kernel(const __grid_constant__ PromptAttentionArgs a) {
+  HB_FROM_SM90();
+  extern __shared__ uint8_t bytes[];
+  const uint32_t shared = (ptx::shared_address(bytes) + 1023) / 1024 * 1024;
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x >> 5), 0), lane = static_cast<int>(threadIdx.x & 31);
+  const Barriers barriers{shared + PromptShared<kDim>::kBarriers};
+  if (threadIdx.x == 0) {
+    for (int g = 0; g < kGroups; ++g) ptx::mbarrier_init(barriers.queries(g), 1);
+    for (int which = 0; which < 2; ++which) {
+      for (int s = 0; s < kStages; ++s) {
+        ptx::mbarrier_init(barriers.full(which, s), 128);
+        ptx::mbarrier_init(barriers.empty(which, s), kGroups * 4);
+      }
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  ptx::griddepcontrol_wait();
+  if (warp < 4) {
+    ptx::setmaxnreg_dec<40>();
+    produce<Kv, kDim>(a, shared, barriers, static_cast<int>(threadIdx.x));
+  } else {
+    ptx::setmaxnreg_inc<232>();
+    consume<Kv, kDim>(a, shared, barriers, (warp - 4) / 4, warp % 4, lane);
+  }
 }
 
-template <class Kv>
-Status launch_kv(const PromptAttentionArgs& args, const Launch& how) {
-  return args.rows.head_dim == 64 ? launch_dim<Kv, 64>(args, how) : launch_dim<Kv, 128>(args, how);
+PromptAttentionArgs attention_args(const AttentionRows& rows, int count) {
+  PromptAttentionArgs a{};
+  a.rows = rows;
+  a.count = count;
+  a.items_a_head = (count * (rows.heads / rows.kv_heads) + kRows - 1) / kRows;
+  a.items = a.items_a_head * rows.kv_heads;
+  return a;
+}
+
+template <class Kv, int kDim>
+Status launch_attention(const PromptAttentionArgs& args, const Launch& how) {
+  constexpr int kBytes = PromptShared<kDim>::kBytes;
+  static const cudaError_t kReady =
+      cudaFuncSetAttribute(prompt_kernel<Kv, kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  static const int kMultiprocessors = [] {
+    int device = 0, count = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+      return 1;
+    return count;
+  }();
+  HB_TRY(check(kReady, "shared memory of attention_prompt"));
+  const dim3 blocks(static_cast<unsigned>(std::min(args.items, kMultiprocessors)));
+  return launch(prompt_kernel<Kv, kDim>, {blocks, kThreads, static_cast<size_t>(kBytes)}, how, "attention_prompt",
+                args);
+}
+
+template <class Kv, int kDim>
+Status launch_heads(const PromptAttentionArgs& args, bool append, const Launch& how) {
+  const int heads = args.rows.heads + (append ? 2 * args.rows.kv_heads : 0);
+  constexpr int kBlockRows = kHeadWarps * kHeadRows;
+  const dim3 blocks(static_cast<unsigned>(heads), static_cast<unsigned>((args.count + kBlockRows - 1) / kBlockRows));
+  return launch(heads_kernel<Kv, kDim>, {blocks, kHeadWarps * 32}, how, "prompt_heads", args);
 }
 
 }  // namespace
 
-Status attention_prompt(const AttentionRows& args, int rows, float* out, Launch how) {
-  HB_TRY(check_attention(args));
-  const PromptAttentionArgs all{args, rows, out};
-  return args.kv.fp8 ? launch_kv<Fp8Kv>(all, how) : launch_kv<Bf16Kv>(all, how);
+size_t prompt_query_floats(int heads, int kv_heads, int head_dim, int rows) {
+  const int group = heads / kv_heads;
+  return static_cast<size_t>((rows * group + kRows - 1) / kRows * kRows) * static_cast<size_t>(kv_heads * head_dim);
+}
+
+Status prompt_heads(const AttentionRows& rows, int count, bool append, Launch how) {
+  HB_TRY(check_attention(rows));
+  if (!active_kernels().wgmma) return append ? append_rows(rows, count, how) : Status();
+  const PromptAttentionArgs args = attention_args(rows, count);
+  if (rows.head_dim == 64)
+    return rows.kv.fp8 ? launch_heads<Fp8Kv, 64>(args, append, how) : launch_heads<Bf16Kv, 64>(args, append, how);
+  return rows.kv.fp8 ? launch_heads<Fp8Kv, 128>(args, append, how) : launch_heads<Bf16Kv, 128>(args, append, how);
+}
+
+bool fuses_prompt_rounding(const AttentionRows& rows, RowMode mode) {
+  return active_kernels().wgmma && (mode == RowMode::kA16 || mode == RowMode::kBf16Rows) &&
+         rows.heads * rows.head_dim % kStepK == 0;
+}
+
+Status attention_prompt(const AttentionRows& rows, int count, float* out, const RowOutput* x, int x_row, Launch how) {
+  HB_TRY(check_attention(rows));
+  if (!active_kernels().wgmma) return attention_prompt_portable(rows, count, out, how);
+  PromptAttentionArgs args = attention_args(rows, count);
+  args.out = out;
+  if (x != nullptr) args.x = *x;
+  args.x_row = x_row;
+  if (rows.head_dim == 64)
+    return rows.kv.fp8 ? launch_attention<Fp8Kv, 64>(args, how) : launch_attention<Bf16Kv, 64>(args, how);
+  return rows.kv.fp8 ? launch_attention<Fp8Kv, 128>(args, how) : launch_attention<Bf16Kv, 128>(args, how);
 }
 
 }  // namespace halfbyte::cuda

@@ -115,7 +115,7 @@ Status run_linear(const Linear& linear, int rows, const void* x, float* partial,
 }
 
 Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile) {
-  if (linear.fp4 && active_kernels().wgmma) return run_fp4_prompt(linear, rows, x, y, launch, tile);
+  if (active_kernels().wgmma) return run_prompt_wgmma(linear, rows, x, y, launch, tile);
   if (linear.fp4) return run_fp4_prompt_portable(linear, rows, x, y, launch, tile);
   for (int first = 0; first < rows; first += kMaxRows) {
     const auto at = static_cast<size_t>(first);
@@ -126,10 +126,13 @@ Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y
   return {};
 }
 
+int prompt_layout_rows(const Linear& linear, int rows) {
+  return linear.fp4 || active_kernels().wgmma ? padded_prompt_rows(rows) : 0;
+}
+
 size_t prompt_x_bytes(const Linear& linear, int rows) {
-  const auto padded = static_cast<size_t>(padded_prompt_rows(rows));
-  return linear.fp4 ? static_cast<size_t>(linear.k_steps) * (kStepK / kPromptK) * padded * kPromptRowBytes
-                    : padded * static_cast<size_t>(linear.k) * 2;
+  const int runs = linear.fp4 ? linear.k_steps * (kStepK / kPromptK) : (linear.k + kPromptK - 1) / kPromptK;
+  return static_cast<size_t>(runs) * static_cast<size_t>(padded_prompt_rows(rows)) * kPromptRowBytes;
 }
 
 size_t prompt_y_floats(const Linear& linear, int rows) {

@@ -7,11 +7,11 @@
 // How      a thread block a multiprocessor takes tiles of 16 rows; a producer warp brings 16 rows x 1,024 K at a time by
 //          a bulk copy into a ring, from which 8 warps multiply one run each. The first of them are asked for before
 //          the wait for the kernel ahead.
-// Layout   [round of tiles][part of 1,024 K][thread block][16 rows][the part's K], the last part padded to 64 K, tiles to 16
-//          rows: what the device reads at one time lies side by side. The 16-byte chunk c of a row lies at c ^ 4 (row mod 2),
-//          so that rows g and g + 1 lie in the two halves of the banks.
+// Layout   bf16_layout.h: what the device reads at one time lies side by side, and rows g and g + 1 lie in the two halves of
+//          the banks.
 #include <algorithm>
 
+#include "kernels/cuda/bf16_layout.h"
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_lists.h"
@@ -21,12 +21,12 @@ namespace {
 
 constexpr int kWarps = 8;  // that multiply
 constexpr int kThreads = (kWarps + 1) * 32;
-constexpr int kRows = 16;   // of a tile
+constexpr int kRows = kBf16TileRows;
 constexpr int kRun = 128;   // K that a warp takes at once
 constexpr int kChunk = 32;  // K of two MMAs, in an order that w and x share
 constexpr int kChunks = kRun / kChunk;
 constexpr int kStageK = kWarps * kRun;
-constexpr int kPadK = 64;  // K of the last part is padded to
+static_assert(kStageK == kBf16PartK);
 constexpr int kSkew = 64;  // bytes after each row of x: rows g and g + 1 lie in the two halves of the banks
 constexpr int kStageBytes = kRows * kStageK * 2;
 constexpr int kMostStages = 6;  // of the ring
@@ -310,13 +310,6 @@ __global__ void pack_bf16_kernel(const __grid_constant__ PackArgs a) {
   }
 }
 
-int parts_of(int64_t k) {
-  return static_cast<int>((k + kStageK - 1) / kStageK);
-}
-int last_k_of(int64_t k) {
-  return static_cast<int>((k - (parts_of(k) - 1) * kStageK + kPadK - 1) / kPadK * kPadK);
-}
-
 template <int kColumnTiles>
 Status launch_columns(Bf16Args& a, int runs, const Launch& how) {
   const dim3 blocks(static_cast<unsigned>(runs));
@@ -355,7 +348,7 @@ Result<LinearStorage> bf16_storage(int64_t n, int64_t k, int multiprocessors) {
   v.runs = std::min(tiles, multiprocessors);
   v.bytes = static_cast<size_t>(n * k) * 2;
   const auto rounds = static_cast<size_t>((tiles + v.runs - 1) / v.runs);
-  const auto tile_k = static_cast<size_t>((parts_of(k) - 1) * kStageK + last_k_of(k));
+  const auto tile_k = static_cast<size_t>((bf16_parts(k) - 1) * kStageK + bf16_last_k(k));
   HB_ASSIGN(out.weights, DeviceBuffer::make(rounds * static_cast<size_t>(v.runs) * tile_k * kRows * 2));
   v.weights = out.weights.as<uint8_t>();
   return Result<LinearStorage>(std::move(out));
@@ -364,7 +357,7 @@ Result<LinearStorage> bf16_storage(int64_t n, int64_t k, int multiprocessors) {
 // rows: [n][k] BF16 on the device.
 Status pack_bf16(LinearStorage& storage, const DeviceBuffer& rows) {
   const Linear& v = storage.view;
-  const PackArgs args{rows.as<uint4>(), storage.weights.as<uint4>(), v.n, v.k, parts_of(v.k), last_k_of(v.k),
+  const PackArgs args{rows.as<uint4>(), storage.weights.as<uint4>(), v.n, v.k, bf16_parts(v.k), bf16_last_k(v.k),
                       v.runs,           storage.weights.size() / 16};
   pack_bf16_kernel<<<1024, 256>>>(args);
   HB_TRY(check(cudaGetLastError(), "pack_bf16"));
@@ -381,8 +374,8 @@ Status run_bf16(const Linear& linear, int rows, const void* x, float* partial, L
   args.rows = linear.rows;
   args.columns = padded_rows(rows);
   args.tiles = (linear.n + kRows - 1) / kRows;
-  args.parts = parts_of(linear.k);
-  args.last_k = last_k_of(linear.k);
+  args.parts = bf16_parts(linear.k);
+  args.last_k = bf16_last_k(linear.k);
   return rows <= 8 ? launch_columns<1>(args, linear.runs, how) : launch_columns<2>(args, linear.runs, how);
 }
 

@@ -163,9 +163,17 @@ struct SlotView {
 SlotView slots_of(const Linear& linear, int rows, const float* partial, const float* x_scale);
 
 // The same for the rows of a prompt, any number of them: y [padded_prompt_rows][rows] of the linear, one slot, in an order
-// of sums of its own (linear_prompt.cu; BF16 weights: 16 rows at a time, as in decode). x as a row operation writes it with
-// RowOutput::prompt_rows. tile: 64, 128 or 256 rows a thread block, 0: chosen; the numbers are the same.
+// of sums of its own (linear_prompt.cu). x as a row operation writes it with RowOutput::prompt_rows. tile: 64, 128 or 256
+// rows a thread block, 0: chosen; the numbers are the same.
 Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile = 0);
+// out = round(silu(gate) * up) of a linear whose outputs are gate, then up: run_prompt_linear and silu_rows in one kernel,
+// with the same numbers. For `k` outputs of gate rounded in `mode`, where fuses_prompt_silu says so. x_scale: null for ones.
+bool fuses_prompt_silu(const Linear& gate_up, int k, RowMode mode);
+struct RowOutput;
+Status run_prompt_silu(const Linear& gate_up, int rows, const void* x, const float* x_scale, const RowOutput& out,
+                       Launch launch, int tile = 0);
+// RowOutput::prompt_rows of the rows that run_prompt_linear reads: padded_prompt_rows, or 0 for plain rows.
+int prompt_layout_rows(const Linear& linear, int rows);
 size_t prompt_x_bytes(const Linear& linear, int rows);
 size_t prompt_y_floats(const Linear& linear, int rows);
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale);
@@ -198,6 +206,8 @@ struct NormRows {
   RowOutput out;
 };
 Status norm_rows(const NormRows& args, int rows, Launch launch);
+// The same for the rows of a prompt, all of them there: residual [rows][k], no pick, kept. The numbers are the same.
+Status norm_prompt(const NormRows& args, int rows, Launch launch);
 
 // out = round(silu(gate) * up); gate is rows [0, k) of y, up rows [k, 2k).
 struct SiluRows {
@@ -257,9 +267,14 @@ enum class KvState { kOwnRow, kAppended };
 Status append_rows(const AttentionRows& args, int rows, Launch launch);
 Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch launch);
 
-// Attention of `rows` consecutive rows of one sequence (positions ascending by 1, all with table 0 of kv.tables) over what
-// stands in the cache, their own keys and values appended: out [rows][heads][head_dim] FP32. parts and stats are unused.
-Status attention_prompt(const AttentionRows& args, int rows, float* out, Launch launch);
+// Prompts: `rows` consecutive rows of one sequence, positions ascending by 1, all with table 0 of kv.tables.
+// Queries of the rows into args.parts, of prompt_query_floats; with `append`, keys and values into the cache.
+Status prompt_heads(const AttentionRows& args, int rows, bool append, Launch launch);
+size_t prompt_query_floats(int heads, int kv_heads, int head_dim, int rows);
+// Then attention over what stands in the cache, their own keys and values appended: out [rows][heads][head_dim] FP32, or,
+// with x, where fuses_prompt_rounding says so, rounded for the next linear, from row x_row of its pass on.
+bool fuses_prompt_rounding(const AttentionRows& args, RowMode mode);
+Status attention_prompt(const AttentionRows& args, int rows, float* out, const RowOutput* x, int x_row, Launch launch);
 
 // out = round(attention's result), merged over its parts in ascending order. head_dim: a multiple of 64, or one head.
 struct MergeRows {

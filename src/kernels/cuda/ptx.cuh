@@ -70,6 +70,10 @@ __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global,
 __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0],[%1],16;" ::"r"(shared), "l"(global) : "memory");
 }
+// Arrives at `barrier`, for one arrival that it counts on, once the thread's copies so far are there.
+__device__ __forceinline__ void cp_async_arrive(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -133,6 +137,9 @@ __device__ __forceinline__ uint32_t lop3(uint32_t a, uint32_t b, uint32_t c) {
 }
 __device__ __forceinline__ uint32_t xor_and(uint32_t a, uint32_t b, uint32_t mask) {
   return lop3<0x28>(a, b, mask);
+}
+__device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t mask, uint32_t bits) {
+  return lop3<0x6A>(a, mask, bits);
 }
 __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
   return lop3<0xEA>(a, mask, bits);

@@ -256,9 +256,14 @@ __device__ __forceinline__ void write_rounded(const RowOutput& out, const RowPla
                                               const RowRounding& rounding, const float (&v)[4]) {
   const bool inside = at.element < k;
   if (out.mode == RowMode::kBf16Rows) {
-    if (inside)
+    if (out.prompt_rows != 0) {
+      if (at.element < (k + kPromptK - 1) / kPromptK * kPromptK)
+        *reinterpret_cast<uint2*>(static_cast<uint8_t*>(out.x) + prompt_offset(out.prompt_rows, at.row, at.element)) =
+            inside ? pack_bf16(v) : make_uint2(0, 0);
+    } else if (inside) {
       *reinterpret_cast<uint2*>(static_cast<uint16_t*>(out.x) + static_cast<size_t>(at.row) * k + at.element) =
           pack_bf16(v);
+    }
     return;
   }
   const uint2 bits = rounding.bits(v);

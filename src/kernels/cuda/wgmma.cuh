@@ -1,4 +1,5 @@
-// The warp-group instructions of Hopper: D += A B with 64 rows of A in the registers of four warps and B in shared memory.
+// The warp-group instructions of Hopper: D += A B with 64 rows of A in the registers of four warps (or in shared memory) and
+// B in shared memory.
 // The registers of A and D belong to the instruction until wgmma_wait says that it is done. Compiled for another device they
 // trap: usable_device refuses it before.
 #pragma once
@@ -15,6 +16,11 @@ namespace halfbyte::cuda::ptx {
 
 __device__ __forceinline__ void wgmma_fence() {
   HB_WGMMA("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// What ordinary stores and cp.async have written to shared memory, as far as this thread has heard of it, will be seen by
+// its tensor core instructions.
+__device__ __forceinline__ void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ __forceinline__ void wgmma_commit() {
   HB_WGMMA("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -38,6 +44,13 @@ __device__ __forceinline__ uint64_t wgmma_swizzled_rows(uint32_t shared) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kAtomStride = uint64_t{1024 >> 4} << 32,
                      kUnused = uint64_t{1} << 16;
   return kSwizzle128 | kAtomStride | kUnused | ((shared & 0x3FFFFu) >> 4);
+}
+
+// B as [64 columns][K] BF16: rows of 128 bytes, one a K, swizzled as above; `stride` bytes between two blocks of 64 columns.
+// Advancing by 16 K is 2,048 bytes.
+__device__ __forceinline__ uint64_t wgmma_swizzled_columns(uint32_t shared, uint32_t stride) {
+  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kAtomStride = uint64_t{1024 >> 4} << 32;
+  return kSwizzle128 | kAtomStride | static_cast<uint64_t>(stride >> 4) << 16 | ((shared & 0x3FFFFu) >> 4);
 }
 
 // Lane (g, t) of warp w of the warp group: a as of mma_m16n8k16 for rows 16 w .. 16 w + 15; d[4 i + e] is row
@@ -79,8 +92,65 @@ __device__ __forceinline__ void wgmma_m64k16(float (&d)[128], const uint32_t (&a
         HB_WGMMA_8(64), HB_WGMMA_8(72), HB_WGMMA_8(80), HB_WGMMA_8(88), HB_WGMMA_8(96), HB_WGMMA_8(104), HB_WGMMA_8(112), HB_WGMMA_8(120)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
+// B as [K][column] (values of a cache): wgmma_swizzled_columns.
+__device__ __forceinline__ void wgmma_m64k16_columns(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
+  HB_WGMMA(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
+      "%28,%29,%30,%31}, "
+      "{%32,%33,%34,%35}, %36, 1, 1, 1, 1;\n"
+      : HB_WGMMA_8(0), HB_WGMMA_8(8), HB_WGMMA_8(16), HB_WGMMA_8(24)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_m64k16_columns(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
+  HB_WGMMA(
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
+      "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"
+      "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+      "{%64,%65,%66,%67}, %68, 1, 1, 1, 1;\n"
+      : HB_WGMMA_8(0), HB_WGMMA_8(8), HB_WGMMA_8(16), HB_WGMMA_8(24), HB_WGMMA_8(32), HB_WGMMA_8(40), HB_WGMMA_8(48), HB_WGMMA_8(56)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+// A, too, in shared memory, as rows. add: 0 begins with zeros.
+__device__ __forceinline__ void wgmma_m64k16_shared(float (&d)[64], uint64_t a, uint64_t b, int add) {
+  HB_WGMMA(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,"
+      "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,"
+      "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+      "%64, %65, p, 1, 1, 0, 0;\n}\n"
+      : HB_WGMMA_8(0), HB_WGMMA_8(8), HB_WGMMA_8(16), HB_WGMMA_8(24), HB_WGMMA_8(32), HB_WGMMA_8(40), HB_WGMMA_8(48), HB_WGMMA_8(56)
+      : "l"(a), "l"(b), "r"(add));
+}
 // clang-format on
 #undef HB_WGMMA_8
 #undef HB_WGMMA
+
+// --- a cluster of two thread blocks ---
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t v;
+  asm volatile("mov.u32 %0,%%cluster_ctarank;" : "=r"(v));
+  return v;
+}
+// One arrival at the barrier of block `rank` of the cluster that lies where `barrier` lies in this one.
+__device__ __forceinline__ void mbarrier_arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there,%0,%1;\nmbarrier.arrive.shared::cluster.b64 "
+      "_,[there];\n}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+// To the same place of both blocks' shared memory; each block's barrier hears of it.
+__device__ __forceinline__ void cp_async_bulk_both(uint32_t shared, const void* global, uint32_t bytes,
+                                                   uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0],[%1],%2,[%3],%4;" ::
+          "r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier), "h"(static_cast<uint16_t>(3))
+      : "memory");
+}
 
 }  // namespace halfbyte::cuda::ptx

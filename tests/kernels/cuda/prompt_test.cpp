@@ -44,7 +44,8 @@ std::vector<float> run_prompt(const LinearStorage& storage, const std::vector<fl
   const auto must = [](const Status& s) {
     if (!s.ok()) throw std::runtime_error(s.message());
   };
-  must(cuda::round_rows({in, v.k, {mode, 0.0f, rounded.as<void>(), scales.as<float>(), padded}}, rows, {}));
+  must(cuda::round_rows({in, v.k, {mode, 0.0f, rounded.as<void>(), scales.as<float>(), prompt_layout_rows(v, rows)}},
+                        rows, {}));
   const DeviceBuffer y = device_bytes(prompt_y_floats(v, rows) * 4, /*poison=*/true);
   must(run_prompt_linear(v, rows, rounded.as<void>(), y.as<float>(), {}, tile));
   const auto all = download<float>(y, prompt_y_floats(v, rows));
@@ -90,14 +91,14 @@ TEST_P(CudaPromptLinear, EqualsReferenceAndDependsOnNothingElse) {
     };
     same(run_prompt(*storage, x, kMost, mode, 0), "a second run");
     for (const int tile : {64, 128, 256})
-      if (storage->view.fp4) same(run_prompt(*storage, x, kMost, mode, tile), "tiles of " + std::to_string(tile));
+      same(run_prompt(*storage, x, kMost, mode, tile), "tiles of " + std::to_string(tile));
     for (const int rows : {1, 20, 64, 65, 130, 257}) {
       const std::vector<float> head(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows) * shape.k);
       same(run_prompt(*storage, head, rows, mode, 0), std::to_string(rows) + " rows");
     }
     // What an earlier pass left beyond K and beyond the rows does no harm.
     const std::vector<float> head(x.begin(), x.begin() + std::ptrdiff_t{20} * shape.k);
-    if (storage->view.fp4) same(run_prompt(*storage, head, 20, mode, 0, /*dirty=*/true), "a used buffer");
+    same(run_prompt(*storage, head, 20, mode, 0, /*dirty=*/true), "a used buffer");
   }
 }
 
@@ -109,6 +110,120 @@ INSTANTIATE_TEST_SUITE_P(All, CudaPromptLinear,
                                            Case{WeightFormat::kMXFP4, ActivationMode::kA8, RowMode::kMxA8},
                                            Case{WeightFormat::kMXFP4, ActivationMode::kA4, RowMode::kMxA4},
                                            Case{WeightFormat::kBF16, ActivationMode::kA16, RowMode::kBf16Rows}));
+
+// The norm of prompt rows: residual, x^ and scales to the bit as decode's norm has them.
+TEST(CudaPromptNorm, EqualsNormRows) {
+  HB_NEED_DEVICE();
+  for (const int k : {64, 576, 712, 2048, 4096, 5120, 12288}) {
+    constexpr int kRows = 37;
+    const int padded = padded_prompt_rows(kRows), stride = k + 128;
+    const auto y = normals(int64_t{kRows} * stride, 21), before = normals(int64_t{kRows} * k, 22),
+               weight = normals(k, 23), scales = normals(stride, 24), bias = normals(stride, 25),
+               x_scale = normals(kRows, 26);
+    std::vector<int32_t> tokens;
+    std::vector<uint16_t> table;
+    for (int m = 0; m < kRows; ++m) tokens.push_back(m * 7 % 11);
+    for (const float v : normals(int64_t{11} * k, 27)) table.push_back(BF16::encode(v));
+    const DeviceBuffer dy = upload(y), dweight = upload(weight), dscales = upload(scales), dbias = upload(bias),
+                       dx_scale = upload(x_scale), dtokens = upload(tokens), dtable = upload(table);
+    for (const bool embeds : {false, true}) {
+      for (const RowMode mode :
+           {RowMode::kA16, RowMode::kA8, RowMode::kA4, RowMode::kMxA8, RowMode::kMxA4, RowMode::kBf16Rows}) {
+        const auto bytes = static_cast<size_t>((k + 127) / 128 * 128 * 2 * padded);
+        const auto run = [&](bool prompt) {
+          const DeviceBuffer residual = upload(before), x = device_bytes(bytes),
+                             out_scales = device_bytes(static_cast<size_t>(padded) * 4);
+          NormRows norm;
+          norm.y = {dy.as<float>(), nullptr, dscales.as<float>(), dbias.as<float>(), dx_scale.as<float>(),
+                    stride,         kRows};
+          if (embeds) {
+            norm.embedding = dtable.as<void>();
+            norm.tokens = dtokens.as<int32_t>();
+          }
+          norm.residual = residual.as<float>();
+          norm.weight = dweight.as<float>();
+          norm.k = k;
+          norm.out = {mode, 0.0f, x.as<void>(), out_scales.as<float>(), padded};
+          const Status status = prompt ? norm_prompt(norm, kRows, {}) : norm_rows(norm, kRows, {});
+          EXPECT_TRUE(status.ok()) << status.message();
+          auto all = download<uint32_t>(residual, before.size());
+          const auto rounded = download<uint32_t>(x, bytes / 4);
+          all.insert(all.end(), rounded.begin(), rounded.end());
+          const auto kept = download<uint32_t>(out_scales, static_cast<size_t>(padded));
+          all.insert(all.end(), kept.begin(), kept.end());
+          return all;
+        };
+        EXPECT_EQ(run(true), run(false)) << "k " << k << ", mode " << static_cast<int>(mode) << ", embeds " << embeds;
+      }
+    }
+  }
+}
+
+// Gate, up and SiLU in one kernel: the bits of the linear followed by silu_rows.
+TEST(CudaPromptSilu, EqualsTheLinearAndTheRowOperation) {
+  HB_NEED_DEVICE();
+  if (!active_kernels().wgmma) GTEST_SKIP() << "no wgmma: the two always run apart";
+  for (const WeightFormat format : {WeightFormat::kNVFP4, WeightFormat::kMXFP4, WeightFormat::kBF16}) {
+    const RowMode out_mode = format == WeightFormat::kBF16 ? RowMode::kBf16Rows : RowMode::kA16;
+    for (const bool with_bias : {false, true}) {
+      constexpr int kOutputs = 384, kInputs = 576, kMost = 300;  // gate and up meet in the middle of a panel's run
+      const auto w = normals(int64_t{2 * kOutputs} * kInputs, 11);
+      const auto bias = normals(2 * kOutputs, 12);
+      ThreadPool pool(2);
+      auto q = quantize_weight(weight_source("w", w.data(), 2 * kOutputs, kInputs), {.format = format}, pool);
+      ASSERT_TRUE(q.ok()) << q.status().message();
+      const auto storage = make_linear({{q->format, q->n, q->k, q->codes.bytes().data(), q->block_scales.bytes().data(),
+                                         q->tensor_scale, with_bias ? bias.data() : nullptr}},
+                                       sms);
+      ASSERT_TRUE(storage.ok()) << storage.status().message();
+      const Linear& v = storage->view;
+      ASSERT_TRUE(fuses_prompt_silu(v, kOutputs, out_mode));
+      const auto x = normals(int64_t{kMost} * kInputs, 13);
+      for (const RowMode mode : {RowMode::kA16, RowMode::kA8, RowMode::kBf16Rows}) {
+        if ((mode == RowMode::kBf16Rows) == v.fp4) continue;
+        for (const int rows : {1, 64, 100, kMost}) {
+          const int padded = padded_prompt_rows(rows);
+          const DeviceBuffer dx = upload(x), rounded = device_bytes(prompt_x_bytes(v, rows)),
+                             scales = device_bytes(static_cast<size_t>(padded) * 4),
+                             y = device_bytes(prompt_y_floats(v, rows) * 4, true);
+          SlotView in;
+          in.partial = dx.as<float>();
+          in.rows = v.k;
+          in.columns = rows;
+          const auto must = [](const Status& s) { ASSERT_TRUE(s.ok()) << s.message(); };
+          must(cuda::round_rows({in, v.k, {mode, 0.0f, rounded.as<void>(), scales.as<float>(), padded}}, rows, {}));
+          must(run_prompt_linear(v, rows, rounded.as<void>(), y.as<float>(), {}));
+          const size_t bytes = static_cast<size_t>(kOutputs / kPromptK * padded * kPromptRowBytes);
+          const DeviceBuffer expected = device_bytes(bytes),
+                             expected_scale = device_bytes(static_cast<size_t>(padded) * 4);
+          must(silu_rows({prompt_slots_of(v, rows, y.as<float>(), scales.as<float>()),
+                          nullptr,
+                          kOutputs,
+                          {out_mode, 0.0f, expected.as<void>(), expected_scale.as<float>(), padded}},
+                         rows, {}));
+          const auto wanted = download<uint16_t>(expected, bytes / 2);
+          for (const int tile : {0, 64, 128, 256}) {
+            if (tile > padded) continue;
+            const DeviceBuffer got = device_bytes(bytes, true),
+                               got_scale = device_bytes(static_cast<size_t>(padded) * 4);
+            must(run_prompt_silu(v, rows, rounded.as<void>(), scales.as<float>(),
+                                 {out_mode, 0.0f, got.as<void>(), got_scale.as<float>(), padded}, {}, tile));
+            const auto found = download<uint16_t>(got, bytes / 2);
+            const auto row_scales = download<float>(got_scale, static_cast<size_t>(padded));
+            for (int m = 0; m < rows; ++m) {
+              ASSERT_EQ(row_scales[static_cast<size_t>(m)], 1.0f);
+              for (int k = 0; k < kOutputs; k += 4) {
+                const size_t at = prompt_offset(padded, m, k) / 2;
+                ASSERT_EQ(std::memcmp(&found[at], &wanted[at], 8), 0)
+                    << "row " << m << " of " << rows << ", output " << k << ", tile " << tile;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
 
 struct Heads {
   int heads, kv_heads, dim;
@@ -161,6 +276,38 @@ Sequence make_sequence(const Heads& h, int length) {
   return s;
 }
 
+// The same attention, rounded for the next linear: its `out` through round_rows. The rows stand behind 3 others.
+void expect_rounded(const AttentionRows& a, int count, const std::vector<float>& out) {
+  constexpr int kBefore = 3;
+  const int k = a.heads * a.head_dim, padded = padded_prompt_rows(count + kBefore);
+  const auto bytes = static_cast<size_t>(k / kPromptK * padded * kPromptRowBytes);
+  for (const RowMode mode : {RowMode::kA16, RowMode::kBf16Rows}) {
+    const DeviceBuffer x = device_bytes(bytes, true), scales = device_bytes(static_cast<size_t>(padded) * 4),
+                       expected = device_bytes(bytes), unused = device_bytes(static_cast<size_t>(padded) * 4);
+    const RowOutput rounded{mode, 0.0f, x.as<void>(), scales.as<float>(), padded};
+    std::vector<float> rows(static_cast<size_t>(kBefore * k), 0.0f);
+    rows.insert(rows.end(), out.begin(), out.end());
+    const DeviceBuffer in = upload(rows);
+    SlotView view;
+    view.partial = in.as<float>();
+    view.rows = k;
+    view.columns = padded;
+    ASSERT_TRUE(attention_prompt(a, count, nullptr, &rounded, kBefore, {}).ok());
+    ASSERT_TRUE(
+        cuda::round_rows({view, k, {mode, 0.0f, expected.as<void>(), unused.as<float>(), padded}}, count + kBefore, {})
+            .ok());
+    const auto got = download<uint16_t>(x, bytes / 2), wanted = download<uint16_t>(expected, bytes / 2);
+    const auto row_scales = download<float>(scales, static_cast<size_t>(padded));
+    for (int m = kBefore; m < count + kBefore; ++m) {
+      ASSERT_EQ(row_scales[static_cast<size_t>(m)], 1.0f);
+      for (int i = 0; i < k; i += 4) {
+        const size_t at = prompt_offset(padded, m, i) / 2;
+        ASSERT_EQ(std::memcmp(&got[at], &wanted[at], 8), 0) << "row " << m << ", value " << i;
+      }
+    }
+  }
+}
+
 std::vector<float> run_attention(const Sequence& s, int first, int count) {
   std::vector<int32_t> positions;
   for (int i = 0; i < count; ++i) positions.push_back(first + i);
@@ -192,9 +339,16 @@ std::vector<float> run_attention(const Sequence& s, int first, int count) {
   a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.h.dim)));
   const auto floats = static_cast<size_t>(count) * static_cast<size_t>(s.h.heads * s.h.dim);
   const DeviceBuffer out = device_bytes(floats * 4, /*poison=*/true);
-  const Status status = attention_prompt(a, count, out.as<float>(), {});
-  if (!status.ok()) throw std::runtime_error(status.message());
-  return download<float>(out, floats);
+  const DeviceBuffer queries = device_bytes(prompt_query_floats(s.h.heads, s.h.kv_heads, s.h.dim, count) * 4, true);
+  a.parts = queries.as<float>();
+  const auto must = [](const Status& status) {
+    if (!status.ok()) throw std::runtime_error(status.message());
+  };
+  must(prompt_heads(a, count, /*append=*/false, {}));
+  must(attention_prompt(a, count, out.as<float>(), nullptr, 0, {}));
+  const auto result = download<float>(out, floats);
+  if (fuses_prompt_rounding(a, RowMode::kA16)) expect_rounded(a, count, result);
+  return result;
 }
 
 std::vector<double> expected_row(const Sequence& s, int position, int head) {
