@@ -467,6 +467,18 @@ __device__ __forceinline__ void store_rows(const PromptAttentionArgs& a, PromptS
   }
 }
 
+// One thread: the queries of a warp group's part of an item.
+template <int kDim>
+__device__ __forceinline__ void ask_for_queries(const PromptAttentionArgs& a, const Items& items, int group,
+                                                uint32_t to, uint32_t barrier) {
+  constexpr int kBytes = PromptShared<kDim>::kQueries;
+  ptx::mbarrier_arrive_expect_tx(barrier, kBytes);
+  ptx::cp_async_bulk(
+      to,
+      reinterpret_cast<const uint8_t*>(a.rows.parts) + query_tile<kDim>(a, items.kv_head, items.tile * kGroups + group),
+      kBytes, barrier);
+}
+
 template <class Kv, int kDim>
 __device__ __forceinline__ void consume(const PromptAttentionArgs& a, uint32_t shared, const Barriers& barriers,
                                         int group, int warp, int lane) {
@@ -474,17 +486,9 @@ __device__ __forceinline__ void consume(const PromptAttentionArgs& a, uint32_t s
   const int heads = a.rows.heads / a.rows.kv_heads, total = a.count * heads;
   const int first_position = a.rows.positions[0];
   const uint32_t query = shared + group * Shared::kQueries;
-  const auto ask_for_queries = [&](const Items& items) {
-    if (warp == 0 && lane == 0) {
-      ptx::mbarrier_arrive_expect_tx(barriers.queries(group), Shared::kQueries);
-      ptx::cp_async_bulk(query,
-                         reinterpret_cast<const uint8_t*>(a.rows.parts) +
-                             query_tile<kDim>(a, items.kv_head, items.tile * kGroups + group),
-                         Shared::kQueries, barriers.queries(group));
-    }
-  };
+  const bool first_thread = warp == 0 && lane == 0;
   Items items(a), ahead(a);
-  if (ahead.next()) ask_for_queries(ahead);
+  if (ahead.next() && first_thread) ask_for_queries<kDim>(a, ahead, group, query, barriers.queries(group));
   if (group == 1) ptx::bar_arrive(kTurnBarrier, kGroups * 128);  // the first turn is group 0's
   const float scale = Kv::score_scale(a.rows) * kLog2e;
   RingPlace key_place, value_place;
@@ -545,7 +549,7 @@ __device__ __forceinline__ void consume(const PromptAttentionArgs& a, uint32_t s
       weights.set(score);
     }
     ptx::bar_sync(1 + group, 128);  // queries have been read
-    if (ahead.next()) ask_for_queries(ahead);
+    if (ahead.next() && first_thread) ask_for_queries<kDim>(a, ahead, group, query, barriers.queries(group));
     take_turn();
     sums_begin();
     give_turn();
