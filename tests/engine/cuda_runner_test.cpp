@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "engine/cuda_api.h"
 #include "halfbyte/engine.h"
+#include "kernels/cuda/ops.h"
 #include "model/synthetic.h"
 
 namespace halfbyte {
@@ -193,6 +194,11 @@ TEST(CudaEngine, TokensDoNotDependOnCompany) {
   for (size_t i = 0; i < preempted.size(); ++i) EXPECT_EQ(preempted[i], alone[i]) << "request " << i;
 }
 
+// Steps that must have run ahead: `most`, and fewer where rows with top-k or top-p are the host's.
+uint64_t least_ahead(uint64_t most, uint64_t without_clusters) {
+  return cuda::active_kernels().clusters ? most : without_clusters;
+}
+
 // Passes of several groups of 16: the same bits as alone.
 TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
   HB_NEED_CUDA();
@@ -203,7 +209,7 @@ TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
   std::vector<uint64_t> indices;
   for (uint64_t i = 0; i < 61; ++i) indices.push_back(i);
   const auto together = generate(*engine, indices, 60);
-  EXPECT_GT(engine->metrics().steps_ahead, 10u);
+  EXPECT_GE(engine->metrics().steps_ahead, least_ahead(11, 0));
   for (const uint64_t i : {0u, 3u, 15u, 16u, 31u, 32u, 47u, 48u, 60u})
     EXPECT_EQ(together[i], generate(*engine, {i}, 60)[0]) << "request " << i;
 }
@@ -322,7 +328,7 @@ TEST(CudaEngine, RunningAheadChangesNoToken) {
         stopped += e.finish == FinishReason::kStop ? 1u : 0u;
       }
     }
-    EXPECT_GT(ahead->metrics().steps_ahead, 150u);
+    EXPECT_GT(ahead->metrics().steps_ahead, least_ahead(150, 20));
     EXPECT_EQ(waiting->metrics().steps_ahead, 0u);
     unused += ahead->metrics().steps_ahead_unused;
     preempted += ahead->metrics().preemptions;
