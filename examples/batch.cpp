@@ -29,8 +29,10 @@ Status answer_all(Engine& engine, const TextModel& text, const std::vector<std::
   while (engine.busy()) {
     const auto events = engine.step();  // one pass of the model for everything that runs
     if (!events.ok()) return events.status();
-    for (const TokenEvent& event : *events)
+    for (const TokenEvent& event : *events) {
+      if (event.finish == FinishReason::kError) return {StatusCode::kInternal, event.error};
       if (event.token >= 0) answers[event.request].push_back(event.token);
+    }
   }
   for (const auto& [request, tokens] : answers) std::printf("%s\n", decode(text, tokens).c_str());
   return {};

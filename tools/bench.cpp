@@ -89,7 +89,7 @@ class Bench {
     const std::vector<StageTime> before = engine_.stage_times();
     const Stopwatch clock;
     HB_TRY(submit(sizes_.prompt, 1, number).status());
-    while (engine_.busy()) HB_TRY(engine_.step().status());
+    while (engine_.busy()) HB_TRY(measured_step(engine_).status());
     if (!keep) return {};
     prompt_.rates.push_back(static_cast<double>(sizes_.prompt) / clock.seconds());
     add_sample(before, engine_.stage_times(), prompt_);
@@ -105,7 +105,7 @@ class Bench {
     while (engine_.busy()) {
       const std::vector<StageTime> before = engine_.stage_times();
       const Stopwatch clock;
-      HB_ASSIGN(const std::vector<TokenEvent> events, engine_.step());
+      HB_ASSIGN(const std::vector<TokenEvent> events, measured_step(engine_));
       const double seconds = clock.seconds();
       int64_t tokens = 0;
       for (const TokenEvent& e : events) tokens += e.token >= 0;

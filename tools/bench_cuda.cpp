@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench_support.h"
+#include "kernels/cuda/kernel_set.h"
 #include "model/plan_fields.h"
 #include "model_options.h"
 
@@ -12,10 +13,7 @@ namespace halfbyte::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string version_text(int v) {
-  return fmt::format("{}.{}", v / 1000, v % 1000 / 10);
-}
+using cuda::version_text;
 
 Json gap_json(const CudaGapReport& r) {
   const double step = percentile(r.step_ms, 0.5), idle = percentile(r.idle_us, 0.5);

@@ -31,7 +31,7 @@ class Sequence {
   Result<double> step() {
     if (!engine_->busy()) HB_TRY(start());
     const Stopwatch clock;
-    HB_TRY(engine_->step().status());
+    HB_TRY(measured_step(*engine_).status());
     return clock.seconds();
   }
 
@@ -46,7 +46,7 @@ class Sequence {
     request.step_classes = classes_;
     HB_TRY(engine_->submit(std::move(request)).status());
     while (true) {
-      HB_ASSIGN(const std::vector<TokenEvent> events, engine_->step());
+      HB_ASSIGN(const std::vector<TokenEvent> events, measured_step(*engine_));
       if (!events.empty()) return {};
     }
   }

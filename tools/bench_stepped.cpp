@@ -34,7 +34,7 @@ class Decoding {
     std::vector<double> seconds;
     for (int64_t i = 0; i < count; ++i) {
       const Stopwatch clock;
-      HB_TRY(engine_->step().status());
+      HB_TRY(measured_step(*engine_).status());
       seconds.push_back(clock.seconds());
       if (interrupted()) return cancelled("interrupted");
     }
@@ -46,7 +46,7 @@ class Decoding {
   // Submits the sequences and runs their prompts, until a step decodes all of them.
   Status start() {
     for (const uint64_t id : ids_) engine_->cancel(id);
-    while (engine_->busy()) HB_TRY(engine_->step().status());
+    while (engine_->busy()) HB_TRY(measured_step(*engine_).status());
     ids_.clear();
     for (int64_t row = 0; row < rows_; ++row) {
       GenerateRequest request;
@@ -58,7 +58,7 @@ class Decoding {
     }
     int64_t decoded = 0;
     for (left_ = room_ - 1; decoded < rows_; --left_) {
-      HB_ASSIGN(const std::vector<TokenEvent> events, engine_->step());
+      HB_ASSIGN(const std::vector<TokenEvent> events, measured_step(*engine_));
       decoded = 0;
       for (const TokenEvent& e : events) decoded += e.token >= 0;
       if (interrupted()) return cancelled("interrupted");
@@ -113,7 +113,7 @@ class Stepper {
     request.sampling.temperature = 0;
     const Stopwatch clock;
     HB_TRY(own->submit(std::move(request)).status());
-    while (own->busy()) HB_TRY(own->step().status());
+    while (own->busy()) HB_TRY(measured_step(*own).status());
     return Json{{"case", "prompt"}, {"tokens", tokens}, {"seconds", clock.seconds()}};
   }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/percentile.h"
+#include "base/result.h"
 #include "halfbyte/engine.h"
 #include "halfbyte/model.h"
 #include "kernels/read_bandwidth.h"
@@ -15,6 +16,9 @@ namespace halfbyte::tools {
 
 // Ids spread over the vocabulary by a fixed rule.
 std::vector<int32_t> made_up_prompt(int64_t tokens, int64_t vocab, int64_t salt);
+
+// Engine::step; a request that failed in it is an error, for its times would mean nothing.
+Result<std::vector<TokenEvent>> measured_step(Engine& engine);
 
 // The machine's read bandwidth, measured between the rounds: other programs come and go, so the best of the medians is the
 // machine's, and a share above 1 does not come from a moment in which the probe alone was disturbed.

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/quote.h"
 #include "base/size_text.h"
+#include "base/user_cache.h"
 #include "engine/cuda_api.h"
 #include "io/model_source.h"
 #include "kernels/cuda/kernel_set.h"
@@ -21,11 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path model_cache() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return fs::path(cache) / "halfbyte" / "models";
-  }
-  const char* home = std::getenv("HOME");
-  return home != nullptr ? fs::path(home) / ".cache" / "halfbyte" / "models" : fs::path();
+  const fs::path cache = user_cache();
+  return cache.empty() ? cache : cache / "models";
 }
 
 // smollm2*.gguf in the user's cache, whatever the case; the first by name.

@@ -35,7 +35,7 @@ struct CudaDecodeOptions {
   int64_t context = 0;  // positions in the cache at the first step that counts
   int steps = 500;      // that count
   int warmup = 50;      // steps before them
-  int64_t prompt = 0;   // tokens of a prompt that is read for itself, in passes of up to 2,048; 0: none
+  int64_t prompt = 0;   // tokens of a prompt that is read for itself, in passes of up to 4,096; 0: none
   int prompt_rounds = 5;
   bool policy = false;  // the loop twice more: draws at temperature 1, and by ReSET's rule, its state on the device
   bool gap = false;     // the engine's own loop, too: what the device waits for between two steps

@@ -11,7 +11,6 @@ namespace halfbyte {
 namespace {
 
 constexpr int64_t kPageTokens = 32;
-constexpr int64_t kPromptRows = 4096;  // of a pass
 constexpr size_t kReadBytes = size_t{3} << 30;
 
 // Page tables of `batch` sequences, one after the other in the cache.
@@ -78,7 +77,7 @@ Status time_policy(CudaPass& pass, const CudaDecodeOptions& o, std::span<const C
 // The engine's loop (Engine::step) with the real scheduler and runner: prompts of `context` tokens, then decode steps of all.
 Result<CudaGapReport> time_engine(const std::shared_ptr<CudaPass>& pass, const CudaDecodeOptions& o, int64_t pages,
                                   int64_t length, bool run_ahead) {
-  RunnerLimits limits{o.batch, kPromptRows, pages, kPageTokens};
+  RunnerLimits limits{o.batch, kMostPromptRows, pages, kPageTokens};
   limits.run_ahead = run_ahead;
   const std::unique_ptr<Runner> runner = cuda_runner_of(pass, limits);
   BlockManager blocks(pages, kPageTokens);
@@ -94,8 +93,9 @@ Result<CudaGapReport> time_engine(const std::shared_ptr<CudaPass>& pass, const C
     request->ask.sampling.temperature = 0;
     scheduler.add(std::move(request));
   }
-  const int64_t prompts = o.batch * (prompt / kPromptRows + 2);
+  const int64_t prompts = o.batch * (prompt / kMostPromptRows + 2);
   HB_TRY(pass->start_stamps(static_cast<int>(prompts) + o.warmup + o.steps + 4, CudaPass::Stamps::kBoth));
+  const uint64_t waits_before = pass->stream_waits();
   std::vector<TokenEvent> events;
   for (int counted = 0; counted < o.warmup + o.steps;) {
     const BatchPlan& plan = scheduler.next();
@@ -111,7 +111,7 @@ Result<CudaGapReport> time_engine(const std::shared_ptr<CudaPass>& pass, const C
   const RunnerCounts counts = runner->counts();
   out.ahead = counts.ahead;
   out.ahead_unused = counts.ahead_unused;
-  out.waits = counts.stream_waits;
+  out.waits = counts.stream_waits - waits_before;
   return out;
 }
 
@@ -154,7 +154,7 @@ Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& o) {
 
   const int64_t first = std::max<int64_t>(0, o.context - o.warmup);
   // With the engine's loop the first request decodes while the prompts of the others are read.
-  const int64_t ahead = o.gap ? 8 + o.batch * (o.context / kPromptRows + 2) : 0;
+  const int64_t ahead = o.gap ? 8 + o.batch * (o.context / kMostPromptRows + 2) : 0;
   const int64_t length = std::max(first + o.warmup + o.steps + 1 + ahead, o.prompt + 1);
   HB_ASSIGN(CudaWeights weights, random_cuda_weights(config, o.plan, device, length));
   report.layer_bytes = weights.linear_bytes();
@@ -162,7 +162,7 @@ Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& o) {
   const int64_t pages_each = (length + kPageTokens - 1) / kPageTokens;
   const CudaKvShape kv{config.layers, config.kv_heads, config.head_dim, kPageTokens, o.plan.kv == KvKind::kFP8};
   const int64_t pages = (pages_each + 2) * o.batch + 1;  // the scheduler keeps some free
-  const int64_t prompt_rows = o.gap ? kPromptRows : std::min(o.prompt, kPromptRows);
+  const int64_t prompt_rows = o.gap ? kMostPromptRows : std::min(o.prompt, kMostPromptRows);
   HB_ASSIGN(std::unique_ptr<CudaPass> made, CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)),
                                                              kv, {pages, prompt_rows, o.batch + 1}));
   const std::shared_ptr<CudaPass> pass = std::move(made);

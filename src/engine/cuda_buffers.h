@@ -21,8 +21,8 @@ struct CudaInputs {
 // drawn token lies at its row and its position mod kDrawnPlaces, so that two passes in a row never meet.
 inline constexpr int kDrawnPlaces = 4;
 struct CudaPass::Pinned {
-  CudaInputs inputs[4];
-  int32_t new_pages[4][kMaxPassRows];
+  CudaInputs inputs[kFlights];
+  int32_t new_pages[kFlights][kMaxPassRows];
   cuda::Drawn drawn[kDrawnPlaces][kMaxPassRows];
 };
 

@@ -8,10 +8,6 @@
 namespace halfbyte {
 namespace {
 
-std::string version_text(int v) {
-  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
-}
-
 cuda::TableKey key_of(const cuda::DeviceInfo& device) {
   return {device.name, device.driver, build_commit()};
 }
@@ -25,7 +21,7 @@ std::string device_line(const cuda::DeviceInfo& d) {
          std::to_string(d.minor) + ", " + std::to_string(d.multiprocessors) + " multiprocessors, " +
          std::to_string(d.memory_bytes >> 30) + " GiB, L2 " + std::to_string(d.l2_bytes >> 20) + " MiB, " +
          std::to_string(d.shared_bytes >> 10) + " KiB of shared memory a thread block, driver " +
-         version_text(d.driver) + "\n";
+         cuda::version_text(d.driver) + "\n";
 }
 
 std::string table_lines(const cuda::DeviceInfo& d, bool all) {

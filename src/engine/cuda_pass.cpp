@@ -84,6 +84,7 @@ Result<CudaPass::Buffers*> CudaPass::buffers(int rows, int group) {
   const auto parts = static_cast<size_t>(rows * c.heads * cuda::kMaxSplits);
   HB_ASSIGN(made->parts, DeviceBuffer::make(parts * static_cast<size_t>(c.head_dim) * sizeof(float)));
   HB_ASSIGN(made->stats, DeviceBuffer::make(parts * 2 * sizeof(float)));
+  ++stream_waits_;
   HB_TRY(check(cudaDeviceSynchronize(), "allocation"));
   b = std::move(made);
   return b.get();
@@ -190,7 +191,9 @@ Result<const uint8_t*> CudaPass::place_classes(const std::shared_ptr<const StepC
   // What no request has any more may go; freeing it waits for passes on their way.
   std::erase_if(classes_, [](const Classes& known) { return known.host.use_count() == 1; });
   HB_ASSIGN(DeviceBuffer made, DeviceBuffer::make(classes->size()));
-  HB_TRY(made.upload(classes->data(), classes->size()));
+  HB_TRY(check(  // on the stream of the passes that read them, which does not wait for others
+      cudaMemcpyAsync(made.as<void>(), classes->data(), classes->size(), cudaMemcpyHostToDevice, stream_),
+      "step classes"));
   classes_.push_back({classes, std::move(made)});
   return classes_.back().device.as<const uint8_t>();
 }

@@ -18,7 +18,8 @@
 
 namespace halfbyte {
 
-inline constexpr int kMaxPassRows = 64;  // of decode: up to four groups of cuda::kMaxRows
+inline constexpr int kMaxPassRows = 64;           // of decode: up to four groups of cuda::kMaxRows
+inline constexpr int64_t kMostPromptRows = 4096;  // of a prompt's pass: work space grows with it
 
 // The device's cache: a page holds page_tokens positions of one sequence for every layer, [layers][K, V][kv_heads]
 // [page_tokens][head_dim] in BF16 or FP8.
@@ -111,7 +112,7 @@ class CudaPass {
   Status read_page(int32_t page, std::span<std::byte> out);
   Status write_page(int32_t page, std::span<const std::byte> from);
   size_t page_bytes() const { return kv_shape_.page_bytes(); }
-  // How often the host has waited for all that it had begun, not for one pass.
+  // How often the host has waited for all that it had begun, not for one pass: for pages, and for memory of a new shape.
   uint64_t stream_waits() const { return stream_waits_; }
 
   // For measurements. From start_stamps on, decode passes note the device's clock in ns, up to `steps` of them;
@@ -147,7 +148,8 @@ class CudaPass {
     int32_t* positions;
     int32_t* tokens;
   };
-  // A pass on its way.
+  // A pass on its way. Beside the two that count, passes that were given up may still run.
+  static constexpr int kFlights = 4;
   struct Flight {
     cudaEvent_t done = nullptr;
     int picks = 0;
@@ -204,7 +206,7 @@ class CudaPass {
   cuda::DeviceBuffer stamps_;    // StepStamps, begins, ends
   Stamps stamping_ = Stamps::kNone;
   Pinned* pinned_ = nullptr;  // host memory that the device reads and writes by itself
-  std::array<Flight, 4> flights_;
+  std::array<Flight, kFlights> flights_;
   int next_flight_ = 0;
   Shape placed_shape_;  // of the last begin
   uint64_t stream_waits_ = 0;

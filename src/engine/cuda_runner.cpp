@@ -15,8 +15,6 @@
 namespace halfbyte {
 namespace {
 
-constexpr int64_t kMostPromptRows = 4096;  // of a pass: work space grows with it
-
 bool device_draws(const Request& request) {
   const SamplingParams& p = request.ask.sampling;
   const bool truncates = p.top_k > 0 || p.top_p < 1.0f;

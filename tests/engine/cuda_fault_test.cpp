@@ -2,11 +2,11 @@
 // program of its own, because the process cannot use the device afterwards. Skipped without a device.
 #include <gtest/gtest.h>
 
-#include "engine/cuda_api.h"
 #include "engine/runner.h"
 #include "halfbyte/engine.h"
 #include "kernels/cuda/ops.h"
 #include "model/synthetic.h"
+#include "support/cuda_device.h"
 
 namespace halfbyte {
 namespace {
@@ -55,7 +55,7 @@ std::vector<TokenEvent> ends(Engine& engine) {
 }
 
 TEST(CudaFault, EndsRequestsAndSaysSo) {
-  if (const Status usable = cuda_usable(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message();
+  HB_NEED_CUDA();
   const auto model = small_model();
   ASSERT_NE(model, nullptr);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -12,24 +11,14 @@
 #include <map>
 
 #include "decode/reset.h"
-#include "engine/cuda_api.h"
 #include "halfbyte/chat.h"
+#include "support/cuda_device.h"
 #include "support/shared_data.h"
 
 namespace halfbyte {
 namespace {
 
 using Tokens = std::vector<int32_t>;
-
-// HALFBYTE_KERNELS=portable runs the tests with those kernels.
-Status usable_cuda() {
-  const char* name = std::getenv("HALFBYTE_KERNELS");
-  HB_TRY(force_cuda_kernels(name != nullptr ? name : ""));
-  return cuda_usable();
-}
-
-#define HB_NEED_CUDA() \
-  if (const Status usable = usable_cuda(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message()
 
 template <class T>
 T value_or_throw(Result<T> result) {

@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 
 #include "base/rng.h"
-#include "engine/cuda_api.h"
 #include "halfbyte/engine.h"
 #include "kernels/cuda/ops.h"
 #include "model/synthetic.h"
+#include "support/cuda_device.h"
 
 namespace halfbyte {
 namespace {
@@ -69,16 +68,6 @@ std::vector<int32_t> prompt_of(uint64_t index, uint64_t length) {
     out.push_back(static_cast<int32_t>(philox_draw(11, static_cast<uint32_t>(index), i) % kVocab));
   return out;
 }
-
-// HALFBYTE_KERNELS=portable runs the tests with those kernels.
-Status usable_cuda() {
-  const char* name = std::getenv("HALFBYTE_KERNELS");
-  HB_TRY(force_cuda_kernels(name != nullptr ? name : ""));
-  return cuda_usable();
-}
-
-#define HB_NEED_CUDA() \
-  if (const Status usable = usable_cuda(); !usable.ok()) GTEST_SKIP() << "no CUDA device: " << usable.message()
 
 struct Case {
   const char* model_type;

@@ -170,6 +170,37 @@ TEST(Scheduler, AFailedRequestEndsAloneAndFreesItsPages) {
   EXPECT_EQ(blocks.free_pages(), 15);
 }
 
+// A plan that could not be carried out, while it set one request aside: both end, and who waits is not touched.
+TEST(Scheduler, APlanThatFailsEndsItsRequestsAndFreesTheirPages) {
+  BlockManager blocks(6, 4);
+  Scheduler scheduler({.max_batch = 2, .prefill_chunk = 16}, blocks);
+  scheduler.add(make(1, 4, 12));
+  scheduler.add(make(2, 4, 12));
+  std::vector<TokenEvent> events;
+  const BatchPlan* plan = &scheduler.next();
+  for (int step = 0; step < 20 && plan->save.empty(); ++step) {
+    std::vector<SampledToken> tokens(static_cast<size_t>(plan->sampled));
+    for (SampledToken& token : tokens) token.token = 9;
+    scheduler.accept(*plan, tokens, events);
+    plan = &scheduler.next();
+  }
+  ASSERT_EQ(plan->save.size(), 1u);
+  ASSERT_EQ(plan->segments.size(), 1u);
+  scheduler.add(make(3, 4, 4));
+  events.clear();
+  scheduler.fail(*plan, internal_error("the device is gone"), events);
+  ASSERT_EQ(events.size(), 2u);
+  for (const TokenEvent& e : events) {
+    EXPECT_NE(e.request, 3u);
+    EXPECT_EQ(e.finish, FinishReason::kError);
+    EXPECT_EQ(e.error, "the device is gone");
+    EXPECT_EQ(e.token, -1);
+  }
+  EXPECT_EQ(scheduler.running(), 0);
+  EXPECT_EQ(scheduler.waiting(), 1);
+  EXPECT_EQ(blocks.free_pages(), 6);
+}
+
 // Random arrivals and cancellations in a cache that is far too small: nothing leaks, nothing starves, nobody is
 // overtaken for ever.
 TEST(Scheduler, RandomTrafficNeitherLeaksNorStarves) {

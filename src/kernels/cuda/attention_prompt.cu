@@ -85,11 +85,6 @@ __device__ __forceinline__ size_t query_tile(const PromptAttentionArgs& a, int k
   return (static_cast<size_t>(kv_head) * a.items_a_head * kGroups + tile) * PromptShared<kDim>::kQueries;
 }
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ __forceinline__ uint32_t pack(float low, float high) {
   const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
   return reinterpret_cast<const uint32_t&>(two);
@@ -363,14 +358,14 @@ __device__ __forceinline__ float2 soften_tile(PromptState<kDim>& state, float (&
     most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
     most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));  // every row sees position 0, so it is finite
     const float shift = -most * scale;
-    shrinks[r] = exp2_fast((state.most[r] - most) * scale);  // exactly 1 where a tile changes nothing
+    shrinks[r] = ptx::ex2_approx_ftz((state.most[r] - most) * scale);  // exactly 1 where a tile changes nothing
     float total = 0.0f;
 #pragma unroll
     for (int i = 0; i < kKeys / 8; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float& s = score[4 * i + 2 * r + e];
-        s = exp2_fast(fmaf(s, scale, shift));
+        s = ptx::ex2_approx_ftz(fmaf(s, scale, shift));
         total += s;
       }
     }

@@ -1,5 +1,5 @@
 // Clusters of thread blocks, which devices have from compute capability 9.0 on. Kernels that need them begin with
-// HB_FROM_SM90(): compiled for an older device they are empty, and kernel_set.h never chooses them there.
+// HB_FROM_SM90(): compiled for an older device they trap, and kernel_set.h never chooses them there.
 #pragma once
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -19,7 +19,6 @@ namespace cg = cooperative_groups;
 namespace halfbyte::cuda::cg {
 // Names only, for the compiler.
 struct cluster_group {
-  __device__ unsigned num_blocks() const { return 1; }
   __device__ unsigned block_rank() const { return 0; }
   __device__ void sync() const {}
   template <class T>

@@ -11,7 +11,7 @@
 
 namespace halfbyte::cuda {
 
-inline constexpr size_t kColdBytes = size_t{256} << 20;  // several times any L2 so far
+inline constexpr size_t kColdBytes = size_t{256} << 20;  // four times an H200's L2
 
 // A random linear whose weights stand in memory often enough that the next copy is never in the L2; and rows for it.
 class ColdLinear {

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
+#include <mutex>
 #include <utility>
 
 #include "base/size_text.h"
@@ -10,17 +11,9 @@
 namespace halfbyte::cuda {
 namespace {
 
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-}  // namespace
-
-namespace {
-
-// Set before work begins, by whoever chooses the device.
 ForcedKernels forced_kernels = ForcedKernels::kNone;
 KernelSet active;
+std::mutex choosing;  // of `active`, which a second engine finds as it wants it: who works reads it without the lock
 
 }  // namespace
 
@@ -95,7 +88,8 @@ Result<DeviceInfo> usable_device(int index) {
   HB_TRY(check(cudaSetDevice(index), "select"));
   size_t total = 0;
   HB_TRY(check(cudaMemGetInfo(&d.free_bytes, &total), "free memory"));
-  active = d.kernels;
+  const std::lock_guard lock(choosing);
+  if (!(active == d.kernels)) active = d.kernels;
   return d;
 }
 

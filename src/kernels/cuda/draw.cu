@@ -165,37 +165,6 @@ __device__ float entropy_of(DrawShared& shared, const float* logits, const Part&
   return static_cast<float>(log64(z) - s / z);
 }
 
-// The token at which the running sum of the part's weights first exceeds r; by all threads of the block. weigh: the weight of
-// the part's logit of that number.
-template <class Weigh>
-__device__ void find_token(DrawShared& shared, const Part& part, int chunk, uint64_t r, const Weigh& weigh) {
-  constexpr int kEach = kChunkLogits / kDrawThreads;
-  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
-  const int begin = chunk * kChunkLogits + static_cast<int>(threadIdx.x) * kEach;
-  uint32_t w[kEach];
-  uint64_t sum = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    w[i] = begin + i < part.count ? weigh(begin + i) : 0u;
-    sum += w[i];
-  }
-  uint64_t before = sum;  // inclusive, then made exclusive
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint64_t other = __shfl_up_sync(~0u, before, step);
-    if (lane >= step) before += other;
-  }
-  if (lane == 31) shared.warp_total[warp] = before;
-  before -= sum;
-  __syncthreads();
-  for (int v = 0; v < warp; ++v) before += shared.warp_total[v];
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (before <= r && r < before + w[i]) shared.token = part.first + begin + i;
-    before += w[i];
-  }
-}
-
 // Entropy and the temperature that follows from it, the same in every thread of the cluster.
 struct Choice {
   float entropy, temperature;
@@ -241,7 +210,7 @@ __device__ int select_token(DrawShared& shared, const Part& part, int vocab, con
   const uint64_t r = at(total);
   for (int c = 0; c < part.chunks; ++c) {
     const uint64_t weight = shared.chunk_weight[c];
-    if (mine <= r && r < mine + weight) find_token(shared, part, c, r - mine, weigh);
+    if (mine <= r && r < mine + weight) find_token(shared, c, part.count, part.first, r - mine, weigh);
     mine += weight;
   }
   cluster.sync();
@@ -335,8 +304,8 @@ __device__ Prefix find_prefix(DrawShared& shared, const uint32_t* weights, const
   const bool chooses = cluster.block_rank() == 0 && threadIdx.x < 32;
   const int lane = static_cast<int>(threadIdx.x & 31), rounds = (part.count + kDrawThreads - 1) / kDrawThreads;
   uint32_t low = 0;
-  int bits = -1,
-      shift = 0;  // the range [low, low + 2^bits) is looked at in bins of 2^shift; bits -1: all, by highest bit
+  // The range [low, low + 2^bits) is looked at in bins of 2^shift; bits -1: all, by highest bit.
+  int bits = -1, shift = 0;
   Found found;
   do {
     for (int i = static_cast<int>(threadIdx.x); i < kBins; i += kDrawThreads) {
@@ -462,7 +431,7 @@ __global__ void __launch_bounds__(kDrawThreads, 1) draw_kernel(const __grid_cons
 }
 
 __global__ void stamp_kernel(StepStamps* stamps) {
-  if (stamps->count < stamps->capacity) stamps->begins[stamps->count] = device_clock();
+  if (stamps->count < stamps->capacity) stamps->begins[stamps->count] = ptx::globaltimer();
 }
 
 }  // namespace

@@ -116,35 +116,6 @@ __device__ float choose_temperature(DrawRowShared& shared, const RowLogits& logi
   return shared.temperature;
 }
 
-// The token of `chunk` at which the running sum of weights first exceeds r.
-__device__ void find_token(DrawRowShared& shared, const RowLogits& logits, int chunk, uint64_t r,
-                           const Weigher& weigh) {
-  constexpr int kEach = kChunkLogits / kDrawThreads;
-  const int begin = chunk * kChunkLogits + static_cast<int>(threadIdx.x) * kEach;
-  uint32_t w[kEach];
-  uint64_t sum = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    w[i] = begin + i < logits.vocab ? weigh(logits[begin + i]) : 0u;
-    sum += w[i];
-  }
-  uint64_t before = sum;  // inclusive, then made exclusive
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint64_t other = __shfl_up_sync(~0u, before, step);
-    if (this_lane() >= step) before += other;
-  }
-  if (this_lane() == 31) shared.warp_total[this_warp()] = before;
-  before -= sum;
-  __syncthreads();
-  for (int v = 0; v < this_warp(); ++v) before += shared.warp_total[v];
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (before <= r && r < before + w[i]) shared.token = begin + i;
-    before += w[i];
-  }
-}
-
 __device__ int drawn_token(DrawRowShared& shared, const RowLogits& logits, float most, const DrawRule& rule,
                            float temperature, uint64_t position) {
   const Weigher weigh{temperature, most / temperature, static_cast<double>(rule.min_p) * 2147483648.0};
@@ -161,7 +132,7 @@ __device__ int drawn_token(DrawRowShared& shared, const RowLogits& logits, float
   uint64_t r = __umul64hi(philox_draw(rule.seed, rule.choice, position), total);
   int chunk = 0;
   while (chunk < logits.chunks() && r >= shared.chunk_weight[chunk]) r -= shared.chunk_weight[chunk++];
-  if (chunk < logits.chunks()) find_token(shared, logits, chunk, r, weigh);
+  if (chunk < logits.chunks()) find_token(shared, chunk, logits.vocab, 0, r, [&](int i) { return weigh(logits[i]); });
   __syncthreads();
   return shared.token;
 }

@@ -49,10 +49,35 @@ struct Weigher {
   }
 };
 
-__device__ __forceinline__ uint64_t device_clock() {
-  uint64_t ns;
-  asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(ns));
-  return ns;
+// The token of `chunk` at which the running sum of weights first exceeds r, into shared.token; by all threads of the block.
+// weigh: the weight of logit i of the block's `count`, whose ids begin at `first`.
+template <class Shared, class Weigh>
+__device__ void find_token(Shared& shared, int chunk, int count, int first, uint64_t r, const Weigh& weigh) {
+  constexpr int kEach = kChunkLogits / kDrawThreads;
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
+  const int begin = chunk * kChunkLogits + static_cast<int>(threadIdx.x) * kEach;
+  uint32_t w[kEach];
+  uint64_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    w[i] = begin + i < count ? weigh(begin + i) : 0u;
+    sum += w[i];
+  }
+  uint64_t before = sum;  // inclusive, then made exclusive
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const uint64_t other = __shfl_up_sync(~0u, before, step);
+    if (lane >= step) before += other;
+  }
+  if (lane == 31) shared.warp_total[warp] = before;
+  before -= sum;
+  __syncthreads();
+  for (int v = 0; v < warp; ++v) before += shared.warp_total[v];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (before <= r && r < before + w[i]) shared.token = first + begin + i;
+    before += w[i];
+  }
 }
 
 // Of the thread block that decides: what the policy knows ahead of the entropy, and its state. Raw, for shared memory has no
@@ -94,7 +119,7 @@ __device__ __forceinline__ void report(const DrawRows& a, PolicyShared& shared, 
   a.drawn[(position & (a.drawn_places - 1)) * a.drawn_stride + row] = drawn;
   if (a.advance) move_on(a, shared, rule, source, position, drawn);
   if (row == 0 && a.stamps != nullptr && a.stamps->count < a.stamps->capacity)
-    a.stamps->ends[a.stamps->count++] = device_clock();
+    a.stamps->ends[a.stamps->count++] = ptx::globaltimer();
 }
 
 }  // namespace halfbyte::cuda

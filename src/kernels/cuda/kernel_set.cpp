@@ -102,4 +102,8 @@ std::vector<std::string> built_architectures() {
   return out;
 }
 
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 }  // namespace halfbyte::cuda

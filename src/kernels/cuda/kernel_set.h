@@ -41,13 +41,14 @@ struct DeviceFacts {
 
 struct KernelSet {
   bool ring = false;                            // LinearKernel::kRing can run; the BF16 linear's ring, too
-  bool clusters = false;                        // row operations and draws
+  bool clusters = false;                        // row operations and draws, which then have top-k and top-p
   bool wgmma = false;                           // prompt linears
   bool programmatic = false;                    // a kernel may begin before the one ahead has ended
   bool convert_fp8 = false;                     // E4M3 to FP16 in one instruction
   LinearKernel linear = LinearKernel::kStages;  // of decode, unless a table of measured times says otherwise
-  bool forced = false;                          // `linear` was asked for: no table is looked at
+  bool forced = false;                          // `linear` is asked for, or alone can run: no table is looked at
   std::string why;                              // the portable kernels and not the fast ones; empty for the fast ones
+  bool operator==(const KernelSet&) const = default;
 };
 
 // kUnsupported: the device cannot run what is forced, or is older than 8.0.
@@ -60,5 +61,8 @@ std::string describe(const KernelSet& set);
 Status check_built_for(const DeviceFacts& device, const std::vector<std::string>& architectures);
 // Of this build.
 std::vector<std::string> built_architectures();
+
+// "13.0" for 13000, as CUDA counts the versions of drivers and runtimes.
+std::string version_text(int version);
 
 }  // namespace halfbyte::cuda

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "kernels/cuda/linear_lists.h"
@@ -29,12 +30,14 @@ Status upload_bias(LinearStorage& storage, const std::vector<LinearPart>& parts)
   return {};
 }
 
-LinearTable linear_table;  // set before work begins
+std::mutex table_mutex;
+LinearTable linear_table;
 
 void choose_kernels(Linear& linear) {
   const KernelSet& set = active_kernels();
   linear.kernels.fill(set.linear);
   if (!linear.fp4 || set.forced) return;
+  const std::lock_guard lock(table_mutex);
   for (size_t i = 0; i < linear.kernels.size(); ++i)
     linear.kernels[i] = linear_table.best(linear.n, linear.k, 1 << i).value_or(set.linear);
 }
@@ -42,6 +45,7 @@ void choose_kernels(Linear& linear) {
 }  // namespace
 
 void use_linear_table(LinearTable table) {
+  const std::lock_guard lock(table_mutex);
   linear_table = std::move(table);
 }
 

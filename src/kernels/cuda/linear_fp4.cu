@@ -10,9 +10,6 @@
 namespace halfbyte::cuda {
 namespace {
 
-// Rings of the compiled form: 2 x 7 stages of 9,216 bytes and x^; 5 in flight keep them arriving in order.
-inline constexpr int kRingStages = 7;
-inline constexpr int kRingInFlight = 5;
 inline constexpr int kMostSharedBytes = 227 * 1024;
 
 // x^ of the longest run.
@@ -132,17 +129,6 @@ Result<uint8_t> lowest_exponent(const LinearPart& part) {
     }
   }
   return static_cast<uint8_t>(lowest);
-}
-
-LinearArgs linear_args(const Linear& linear, const void* x, float* partial, const Launch& how) {
-  return {linear.weights,
-          static_cast<const uint8_t*>(x),
-          partial,
-          Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs),
-          linear.k_steps,
-          linear.rows,
-          FastDivision::by(linear.k_steps),
-          how.programmatic};
 }
 
 // Whether a linear can make x^ of its run for itself: every thread block its share, the same one for all panels.

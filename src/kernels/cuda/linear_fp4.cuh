@@ -24,6 +24,9 @@
 namespace halfbyte::cuda {
 
 inline constexpr int kGroupsOfWarps = 2;
+// Rings of the compiled form: 2 x 7 stages of 9,216 bytes and x^; 5 in flight keep them arriving in order.
+inline constexpr int kRingStages = 7;
+inline constexpr int kRingInFlight = 5;
 
 template <int kTokens_, int kStages_, int kInFlight_>
 struct LinearConfig {
@@ -87,6 +90,16 @@ struct LinearArgs {
   FastDivision by_k_steps;
   bool programmatic;
 };
+inline LinearArgs linear_args(const Linear& linear, const void* x, float* partial, const Launch& how) {
+  return {linear.weights,
+          static_cast<const uint8_t*>(x),
+          partial,
+          Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs),
+          linear.k_steps,
+          linear.rows,
+          FastDivision::by(linear.k_steps),
+          how.programmatic};
+}
 
 // A place in a ring.
 template <int kStages>

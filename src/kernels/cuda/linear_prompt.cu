@@ -429,8 +429,7 @@ __device__ __forceinline__ void store_sums(const PromptArgs& args, const TilePla
 
 // n / d as the division does it, for d in [1, 2] and n zero or of moderate size; sets `rare` where it is neither.
 __device__ __forceinline__ float divide_fast(float n, float d, bool& rare) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(r) : "f"(d));
+  float r = ptx::rcp_approx_ftz(d);
   r = fmaf(r, fmaf(-d, r, 1.0f), r);
   float q = n * r;
   q = fmaf(fmaf(-d, q, n), r, q);
@@ -461,15 +460,6 @@ __device__ __forceinline__ void silu_times(const float (&gate)[kCount], const fl
 __device__ __forceinline__ uint32_t x_pair(float low, float high, uint32_t power) {
   const __nv_bfloat162 rounded = __floats2bfloat162_rn(low, high);
   return scale_pair(reinterpret_cast<const uint32_t&>(rounded), power);
-}
-
-__device__ __forceinline__ void store_word(uint32_t shared, uint32_t v) {
-  asm volatile("st.shared.u32 [%0],%1;" ::"r"(shared), "r"(v) : "memory");
-}
-__device__ __forceinline__ uint2 load_two(uint32_t shared) {
-  uint2 v;
-  asm volatile("ld.shared.v2.u32 {%0,%1},[%2];" : "=r"(v.x), "=r"(v.y) : "r"(shared) : "memory");
-  return v;
 }
 
 // Warps w of both groups have the two halves of 32 bytes of x^: they meet in shared memory (`exchange`, kExchangeBytes each
@@ -520,12 +510,12 @@ __device__ __forceinline__ void store_silu(const PromptArgs& args, const TilePla
     ptx::bar_sync(1 + pair, 64);  // both have read what was here before
 #pragma unroll
     for (int e = 0; e < kEights; ++e)
-      store_word(mine + e * 256, ptx::movmatrix_trans(x_pair(v[2 * e], v[2 * e + 1], kPower)));
+      ptx::sts(mine + e * 256, ptx::movmatrix_trans(x_pair(v[2 * e], v[2 * e + 1], kPower)));
     ptx::bar_sync(1 + pair, 64);
 #pragma unroll
     for (int e = 0; e < kEights / 2; ++e) {
       const int eight = group * (kEights / 2) + e;
-      *reinterpret_cast<uint2*>(out + (i + eight) * 8 * kPromptRowBytes) = load_two(both + eight * 256);
+      *reinterpret_cast<uint2*>(out + (i + eight) * 8 * kPromptRowBytes) = ptx::lds_v2(both + eight * 256);
     }
   }
   if (at.panel == 0 && warp == 0)

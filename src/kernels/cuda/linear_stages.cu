@@ -17,8 +17,8 @@ constexpr int kMostShared = 99 * 1024;  // what every device from 8.0 on has
 
 // The ring's form in all that decides numbers; stages instead of rings.
 template <int kTokens_>
-struct StagesConfig : LinearConfig<kTokens_, 7, 5> {
-  using Ring = LinearConfig<kTokens_, 7, 5>;
+struct StagesConfig : LinearConfig<kTokens_, kRingStages, kRingInFlight> {
+  using Ring = LinearConfig<kTokens_, kRingStages, kRingInFlight>;
   static constexpr int kWarps = kGroupsOfWarps * Ring::kTileWarps;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kGroupThreads = Ring::kTileWarps * 32;
@@ -133,14 +133,7 @@ Status launch_tokens(const LinearArgs& args, const Launch& how) {
 }  // namespace
 
 Status run_stages(const Linear& linear, int rows, const void* x, float* partial, Launch how) {
-  const LinearArgs args{linear.weights,
-                        static_cast<const uint8_t*>(x),
-                        partial,
-                        Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs),
-                        linear.k_steps,
-                        linear.rows,
-                        FastDivision::by(linear.k_steps),
-                        how.programmatic};
+  const LinearArgs args = linear_args(linear, x, partial, how);
   switch (padded_rows(rows)) {
     case 1: return launch_tokens<1>(args, how);
     case 2: return launch_tokens<2>(args, how);

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
 #include "base/quote.h"
+#include "base/user_cache.h"
 
 namespace halfbyte::cuda {
 namespace {
@@ -134,22 +134,14 @@ std::string LinearTable::text() const {
 }
 
 fs::path linear_table_path(const std::string& device) {
-  fs::path cache;
-  const char* given = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (given != nullptr && *given != '\0') {
-    cache = given;
-  } else if (home != nullptr && *home != '\0') {
-    cache = fs::path(home) / ".cache";
-  } else {
-    return {};
-  }
+  const fs::path cache = user_cache();
+  if (cache.empty()) return {};
   std::string name;
   for (const char c : device) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     name += plain ? c : '-';
   }
-  return cache / "halfbyte" / "cuda" / ("linears-" + name + ".txt");
+  return cache / "cuda" / ("linears-" + name + ".txt");
 }
 
 Result<LinearTable> read_linear_table(const fs::path& path, const TableKey& key) {
@@ -183,8 +175,10 @@ Status write_linear_table(const fs::path& path, const LinearTable& table, const 
     return invalid_data(path.string() + ": cannot be written");
   }
   fs::rename(partial, path, failure);
-  if (failure) return invalid_data(path.string() + ": " + failure.message());
-  return {};
+  if (!failure) return {};
+  const std::string why = failure.message();
+  fs::remove(partial, failure);
+  return invalid_data(path.string() + ": " + why);
 }
 
 }  // namespace halfbyte::cuda

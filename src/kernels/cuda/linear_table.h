@@ -57,7 +57,7 @@ class LinearTable {
   std::vector<LinearTimes> lines_;
 };
 
-// <user's cache>/halfbyte/cuda/linears-<device>.txt; empty when there is no HOME.
+// <user's cache>/halfbyte/cuda/linears-<device>.txt; empty without a cache (base/user_cache.h).
 std::filesystem::path linear_table_path(const std::string& device);
 // The table at `path`; an empty one when there is no file.
 Result<LinearTable> read_linear_table(const std::filesystem::path& path, const TableKey& key);

@@ -54,7 +54,8 @@ Result<std::vector<DeviceInfo>> devices();
 // The device, made the one in use, with its kernels made the active ones; or kUnsupported that says what was found.
 Result<DeviceInfo> usable_device(int index);
 
-// For the devices that usable_device gives from now on: forcing changes times, and prompts' last bits.
+// For the devices that usable_device gives from now on: forcing changes times, and prompts' last bits. Not while another
+// thread works on a device or asks for one.
 void force_kernels(ForcedKernels forced);
 // Of the device in use.
 const KernelSet& active_kernels();
@@ -139,7 +140,8 @@ Result<LinearStorage> make_linear(const std::vector<LinearPart>& parts, int mult
 // Random weights of a shape, made on the device: every code, scales around 1 / sqrt(k).
 Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t k, int multiprocessors, uint64_t seed);
 
-// Which kernel the linears take that are made from now on, where the table has their shape and nothing is forced.
+// Which kernel the linears take that are made from now on, where the table has their shape and nothing is forced. Thread-safe,
+// as is making them.
 void use_linear_table(LinearTable table);
 
 // Bytes of x^ (or of BF16 rows) for a pass of `rows` (padded) rows.

@@ -45,6 +45,15 @@ __device__ __forceinline__ uint32_t lds(uint32_t address) {
   return v;
 }
 
+__device__ __forceinline__ uint2 lds_v2(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0,%1},[%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ void sts(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u32 [%0],%1;" ::"r"(address), "r"(v) : "memory");
+}
+
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -183,6 +192,12 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared, const void* globa
                "l"(global), "r"(bytes), "r"(barrier)
                : "memory");
 }
+// The device's clock in ns.
+__device__ __forceinline__ uint64_t globaltimer() {
+  uint64_t ns;
+  asm volatile("mov.u64 %0,%%globaltimer;" : "=l"(ns));
+  return ns;
+}
 __device__ __forceinline__ uint32_t clock32() {
   uint32_t v;
   asm volatile("mov.u32 %0,%%clock;" : "=r"(v));
@@ -219,6 +234,16 @@ __device__ __forceinline__ void setmaxnreg_dec() {
 __device__ __forceinline__ float rcp_approx(float v) {
   float r;
   asm("rcp.approx.f32 %0,%1;" : "=f"(r) : "f"(v));
+  return r;
+}
+__device__ __forceinline__ float rcp_approx_ftz(float v) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(r) : "f"(v));
+  return r;
+}
+__device__ __forceinline__ float ex2_approx_ftz(float v) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(r) : "f"(v));
   return r;
 }
 // Two numbers as BF16, to nearest even; `low` in the low half.

@@ -3,7 +3,7 @@
 // Moves   y, the residual both ways, x^: 14 k bytes a row.
 // Shapes  k a multiple of 4, at most 8,192; a thread block of 8 warps a row.
 // Order   of the sum of squares as in rows.cu: k steps of 128, joined by join_parts.
-#include "kernels/cuda/rounding.cuh"
+#include "kernels/cuda/row_values.cuh"
 
 namespace halfbyte::cuda {
 namespace {
@@ -12,11 +12,9 @@ constexpr int kWarps = kClusterBlocks;
 constexpr int kMostSteps = 8;
 
 __device__ __forceinline__ float4 embedding_at(const NormRows& a, int token, int element) {
-  const size_t at = static_cast<size_t>(token) * a.k + element;
-  if (!a.embedding_bf16) return *reinterpret_cast<const float4*>(static_cast<const float*>(a.embedding) + at);
-  const uint2 bits = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(a.embedding) + at);
-  return make_float4(__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xFFFF0000u),
-                     __uint_as_float(bits.y << 16), __uint_as_float(bits.y & 0xFFFF0000u));
+  float v[4];
+  read_embedding(a, token, element, v);
+  return make_float4(v[0], v[1], v[2], v[3]);
 }
 
 // The linear's result as SlotReader has it, one slot, added to the residual.

@@ -1,4 +1,5 @@
 // The CUDA linears and their rounding of inputs, against the reference kernels and the goldens of the definition.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <random>
@@ -248,6 +249,13 @@ TEST(CudaLinear, RoundsOpenRowsAsRowOperationsDo) {
             if (fused) {
               must(norm ? run_norm_linear(n, view, rows, slots.as<float>(), {})
                         : run_silu_linear(s, view, rows, slots.as<float>(), {}));
+              // An open row leaves x^ as it was: zero.
+              const auto xs = download<uint32_t>(x, static_cast<size_t>(view.k_steps * x_chunk_bytes(rows)) / 4);
+              const bool looks_at_row = (r.mode == RowMode::kA8 || r.mode == RowMode::kA4) && r.alpha == 0.0f;
+              const bool may_open = active_kernels().clusters && view.kernels[0] == LinearKernel::kRing;
+              EXPECT_EQ(std::all_of(xs.begin(), xs.end(), [](uint32_t v) { return v == 0; }),
+                        may_open && rows == 1 && (norm || looks_at_row))
+                  << (norm ? "norm" : "silu") << ", mode " << static_cast<int>(r.mode) << ", " << rows << " rows";
             } else {
               must(norm ? norm_rows(n, rows, {}) : silu_rows(s, rows, {}));
               must(cuda::run_linear(view, rows, x.as<void>(), slots.as<float>(), {}));

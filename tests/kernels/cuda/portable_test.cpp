@@ -25,6 +25,9 @@ class CudaPortable : public ::testing::Test {
     force_kernels(forced);
     const auto device = usable_device(0);
     ASSERT_TRUE(device.ok()) << device.status().message();
+    const bool fast = forced == ForcedKernels::kNone;
+    ASSERT_EQ(active_kernels().ring, fast);
+    ASSERT_EQ(active_kernels().clusters, fast);
   }
   // What `run` leaves in `buffers` with the fast kernels and with the portable ones.
   template <class Run>
@@ -108,7 +111,7 @@ TEST_F(CudaPortable, ATableChangesNoBit) {
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * 4), 0);
 }
 
-TEST_F(CudaPortable, MeasuresWithinAMoment) {
+TEST_F(CudaPortable, MeasuresEveryKernel) {
   const auto times = measure_linear(6144, 4096, sms);
   ASSERT_TRUE(times.ok()) << times.status().message();
   ASSERT_EQ(times->size(), 5u);
