@@ -47,8 +47,10 @@ function(hb_library name)
 endfunction()
 
 # hb_test(NAME SRCS ... DEPS ... SYSTEM_DEPS ... LABELS ...): a GoogleTest program registered with ctest as one test.
-# The label `release` also puts it into hb_release_tests: what scripts/test builds and runs as it is shipped, besides `dev`.
+# The label `release` also puts it into hb_release_tests: what scripts/test builds and runs as it is shipped, besides `dev`;
+# `device` into hb_device_tests, and ctest calls the program skipped when all of its cases are.
 add_custom_target(hb_release_tests)
+add_custom_target(hb_device_tests)
 function(hb_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;SYSTEM_DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
@@ -71,6 +73,11 @@ function(hb_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if("device" IN_LIST ARG_LABELS)
+    add_dependencies(hb_device_tests ${name})
+    target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/device_main.cpp)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
 endfunction()
 
 # The interpreter of the Python tests: -DHALFBYTE_PYTHON, the environment's HALFBYTE_PYTHON, what scripts/setup made, or

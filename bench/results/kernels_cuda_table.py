@@ -77,6 +77,38 @@ def tables(results):
     return "\n".join(lines)
 
 
+def read(path):
+    """The JSON object of a run or of a file written before; ends the program with what is wrong with it."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        sys.exit(f"kernels_cuda_table: {path}: {error.strerror}")
+    except ValueError as error:
+        sys.exit(f"kernels_cuda_table: {path}: no JSON: {error}")
+
+
+def expect(condition, path, wanted):
+    if not condition:
+        sys.exit(f"kernels_cuda_table: {path}: expected {wanted}")
+
+
+def read_run(path):
+    run = read(path)
+    expect(isinstance(run, dict) and isinstance(run.get("machine"), dict) and isinstance(run.get("cases"), list) and run["cases"],
+           path, "what bench_kernels_cuda --json prints, with 'machine' and 'cases'")
+    wanted = {"n", "k", "implementation", "format", "m", "us"}
+    expect(all(isinstance(c, dict) and wanted <= c.keys() for c in run["cases"]), path, "cases with " + ", ".join(sorted(wanted)))
+    expect(all({"read_us", "ratio"} <= c.keys() for c in run["cases"] if "shape" in c), path, "cases of a shape with read_us and ratio")
+    return run
+
+
+def read_joined(path):
+    results = read(path)
+    expect(isinstance(results, dict) and {"summary_over_12_shapes", "rows"} <= results.keys(), path,
+           "a file that this program wrote, with 'summary_over_12_shapes' and 'rows'; to make one, name the runs, too")
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
@@ -84,14 +116,17 @@ def main():
     parser.add_argument("--note", default="", help="date, command, conditions: kept in OUT")
     arguments = parser.parse_args()
     if arguments.runs:
-        runs = [json.loads(p.read_text(encoding="utf-8")) for p in arguments.runs]
+        runs = [read_run(p) for p in arguments.runs]
         if len({json.dumps({k: v for k, v in r["machine"].items() if not k.endswith("_mhz")}) for r in runs}) != 1:
             sys.exit("kernels_cuda_table: the runs are of different machines, builds or options")
         results = {"note": arguments.note, **join(runs)}
         head = json.dumps({k: v for k, v in results.items() if k != "rows"}, indent=1)
         body = ",\n".join("  " + json.dumps(r) for r in results["rows"])
-        arguments.out.write_text(head[:-2] + ',\n "rows": [\n' + body + "\n ]\n}\n", encoding="utf-8")
-    print(tables(json.loads(arguments.out.read_text(encoding="utf-8"))))
+        try:
+            arguments.out.write_text(head[:-2] + ',\n "rows": [\n' + body + "\n ]\n}\n", encoding="utf-8")
+        except OSError as error:
+            sys.exit(f"kernels_cuda_table: {arguments.out}: {error.strerror}")
+    print(tables(read_joined(arguments.out)))
 
 
 if __name__ == "__main__":

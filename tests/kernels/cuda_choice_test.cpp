@@ -89,7 +89,12 @@ TEST(CudaKernelSet, NeedsCodeForTheDevice) {
   EXPECT_NE(message.find("-DHALFBYTE_CUDA_ARCHITECTURES=80"), std::string::npos) << message;
   EXPECT_NE(check_built_for(kH200, {"80"}).message().find("=90a"), std::string::npos);
   EXPECT_NE(check_built_for({8, 9, 0}, {"90a"}).message().find("=89"), std::string::npos);
-  EXPECT_NE(check_built_for({10, 3, 0}, {"100a"}).message().find("no kernels for it yet"), std::string::npos);
+  EXPECT_TRUE(check_built_for({8, 7, 0}, {"86", "89"}).ok());
+  EXPECT_FALSE(check_built_for({8, 7, 0}, {"89", "90a"}).ok());
+  for (const int minor : {7, 8})  // what CMake takes, not the device's own number
+    EXPECT_TRUE(check_built_for({8, minor, 0}, {"90a"}).message().ends_with("ARCHITECTURES=86"));
+  for (const DeviceFacts& newer : {DeviceFacts{10, 3, 0}, DeviceFacts{12, 1, 0}})
+    EXPECT_NE(check_built_for(newer, {"100a", "120a"}).message().find("no kernels for it yet"), std::string::npos);
 }
 
 // --- tables ---

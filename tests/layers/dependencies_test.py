@@ -23,6 +23,21 @@ def test_a_missing_library_is_named_with_its_package(tmp_path, option, name, pac
     assert f"Halfbyte needs {name}" in message and f"apt-get install {package}" in message, result.stderr
 
 
+def test_without_gtest_there_are_no_tests_and_it_says_so(tmp_path):
+    if shutil.which("cmake") is None or shutil.which("ninja") is None:
+        pytest.skip("cmake or ninja is not installed")
+    command = ["cmake", "-G", "Ninja", "-S", ROOT, "-B", tmp_path]
+    without = subprocess.run([*command, "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON"], capture_output=True, text=True)
+    assert without.returncode == 0, without.stderr
+    assert "No tests are built, for want of GTest" in without.stdout
+    asked = subprocess.run([*command, "-DHALFBYTE_TESTS=ON"], capture_output=True, text=True)
+    assert asked.returncode != 0 and "Halfbyte needs GTest" in asked.stderr
+    # The cache keeps no answer: with GTest there, the same folder has tests.
+    later = subprocess.run([*command, "-DHALFBYTE_TESTS=", "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=OFF"], capture_output=True, text=True)
+    assert later.returncode == 0 and "No tests are built" not in later.stdout, later.stderr
+    assert (tmp_path / "tests" / "CTestTestfile.cmake").exists()
+
+
 def test_nothing_is_fetched_while_configuring():
     for file in [ROOT / "CMakeLists.txt", *ROOT.glob("cmake/*.cmake"), *ROOT.glob("src/**/CMakeLists.txt"),
                  *ROOT.glob("tests/**/CMakeLists.txt"), *ROOT.glob("tools/CMakeLists.txt")]:

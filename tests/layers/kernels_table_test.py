@@ -44,6 +44,32 @@ def test_other_machines_are_not_mixed(tmp_path):
     assert done.returncode != 0 and "different machines" in done.stderr and not (tmp_path / "out.json").exists()
 
 
+def test_it_is_a_command():
+    done = subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "usage" in done.stdout
+
+
+def test_a_wrong_file_is_named_in_one_line(tmp_path):
+    good, out = run(tmp_path / "good.json", 1.0), tmp_path / "out.json"
+    one_case = {"n": 1, "k": 1, "implementation": "ring", "format": "nvfp4", "m": 1, "us": 1}
+    for text, said in ((None, "No such file"), ("{", "no JSON"), ("{}", "bench_kernels_cuda --json"), ("[]", "bench_kernels_cuda --json"),
+                       (json.dumps({"machine": {}, "cases": [{"n": 1}]}), "cases with format"),
+                       (json.dumps({"machine": {}, "cases": [{**one_case, "shape": "8B o"}]}), "read_us and ratio")):
+        wrong = tmp_path / "wrong.json"
+        wrong.unlink(missing_ok=True)
+        if text is not None:
+            wrong.write_text(text, encoding="utf-8")
+        done = call(out, good, wrong)
+        assert done.returncode == 1 and done.stderr.startswith(f"kernels_cuda_table: {wrong}: ") and said in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1 and not out.exists()
+    for text in (None, "{}"):
+        if text is not None:
+            out.write_text(text, encoding="utf-8")
+        done = call(out)
+        assert done.returncode == 1 and done.stderr.startswith(f"kernels_cuda_table: {out}: ") and done.stderr.count("\n") == 1
+    assert call(tmp_path, good).stderr.startswith(f"kernels_cuda_table: {tmp_path}: Is a directory")
+
+
 def test_the_table_in_the_tree_is_what_the_script_prints():
     found = sorted((ROOT / "bench" / "results").glob("h200_kernels_*.json"))
     assert found

@@ -277,7 +277,7 @@ def test_test_script_counts_dev_release_and_cuda(machine, tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "3 passed, 0 failed, 0 skipped"
     assert "--target halfbyte hb_release_tests" in machine.calls()
-    assert "--target kernels_cuda_test cuda_runner_test" in machine.calls()
+    assert "--target hb_device_tests" in machine.calls()
 
 
 def test_test_script_without_nvcc_counts_a_skip(machine, tmp_path):
@@ -285,7 +285,7 @@ def test_test_script_without_nvcc_counts_a_skip(machine, tmp_path):
     result = run_test_script(machine, tmp_path, nvcc="12.4")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "2 passed, 0 failed, 1 skipped"
-    assert "no nvcc 12.8 or newer" in result.stdout and "kernels_cuda_test" not in machine.calls()
+    assert "no nvcc 12.8 or newer" in result.stdout and "hb_device_tests" not in machine.calls()
 
 
 def test_test_script_fails_with_a_failed_test(machine, tmp_path):

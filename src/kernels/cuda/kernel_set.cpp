@@ -15,6 +15,14 @@ std::string capability(const DeviceFacts& device) {
   return std::to_string(device.major) + "." + std::to_string(device.minor);
 }
 
+// The best of what CMake takes (cmake/HalfbyteCudaArchitectures.cmake) for the device; empty when nothing runs on it: code of an 'a'
+// architecture runs on no other, so 10.3 and 12.1 have none.
+std::string architecture_for(const DeviceFacts& device) {
+  if (device.major == 8) return device.minor >= 9 ? "89" : device.minor >= 6 ? "86" : "80";
+  const bool known = device.minor == 0 && (device.major == 9 || device.major == 10 || device.major == 12);
+  return known ? std::to_string(device.major * 10) + "a" : "";
+}
+
 }  // namespace
 
 std::string_view linear_kernel_name(LinearKernel kernel) {
@@ -81,14 +89,10 @@ Status check_built_for(const DeviceFacts& device, const std::vector<std::string>
     if (device.major == major && (exact ? device.minor == minor : device.minor >= minor)) return {};
     all += (all.empty() ? "" : ", ") + a;
   }
-  const bool known =
-      device.major == 8 || (device.minor == 0 && (device.major == 9 || device.major == 10 || device.major == 12));
-  const std::string own =
-      std::to_string(device.major * 10 + (device.major == 8 && device.minor < 6 ? 0 : device.minor)) +
-      (device.major >= 9 ? "a" : "");
+  const std::string own = architecture_for(device);
   return unsupported("compute capability " + capability(device) + ", and this build has code for " + all + " only" +
-                     (known ? "; build it with -DHALFBYTE_CUDA_ARCHITECTURES=" + own
-                            : "; halfbyte has no kernels for it yet, run on the CPU (--device cpu)"));
+                     (own.empty() ? "; halfbyte has no kernels for it yet, run on the CPU (--device cpu)"
+                                  : "; build it with -DHALFBYTE_CUDA_ARCHITECTURES=" + own));
 }
 
 std::vector<std::string> built_architectures() {
