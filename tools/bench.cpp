@@ -17,6 +17,7 @@
 #include "json_text.h"
 #include "kernels/read_bandwidth.h"
 #include "model/config.h"
+#include "model/synthetic.h"
 #include "model_options.h"
 
 namespace halfbyte::tools {
@@ -184,9 +185,12 @@ Result<Sizes> read_sizes(const BenchOptions& options) {
   HB_TRY(read_size(options.tokens, "--tokens", sizes.tokens));
   HB_TRY(read_size(options.batch, "--batch", sizes.batch));
   HB_TRY(read_size(options.context, "--context", sizes.context));
-  if (sizes.batch < 1 || sizes.batch > 256)
-    return invalid_argument(fmt::format("--batch is {}, expected 1 to 256", sizes.batch));
   return sizes;
+}
+
+Status check_batch(int64_t batch, int64_t most, std::string_view where) {
+  if (batch <= most) return {};
+  return invalid_argument(fmt::format("--batch is {}, expected 1 to {} {}", batch, most, where));
 }
 
 // The sizes against the room that a sequence has. A prompt whose length nobody named takes what fits. `decoded`: tokens that
@@ -208,13 +212,21 @@ Status check_form(const BenchOptions& options, const CLI::App& app) {
     return refuse_unused(
         app, "with --roofline",
         {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--host-gap", "--stages", "--prompt-tokens", "--tokens",
-         "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device"});
+         "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device", "--race"});
   if (!options.svg.empty()) return invalid_argument("--svg goes with --roofline");
   if (options.stepped)
     return refuse_unused(app, "with --stepped",
                          {"--policy-cost", "--stages", "--prompt-tokens", "--tokens", "--batch", "--context",
-                          "--repeat", "--warmup", "--json", "--ctx"});
+                          "--repeat", "--warmup", "--json", "--ctx", "--race", "--host-gap"});
+  if (options.race)
+    return refuse_unused(app, "with --race", {"--host-gap", "--policy-cost", "--repeat", "--prompt-tokens"});
   return {};
+}
+
+Status exclude_model(const BenchOptions& options) {
+  return options.synthetic.empty() || options.model.model.empty()
+             ? Status()
+             : invalid_argument("--synthetic and a MODEL exclude each other");
 }
 
 Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
@@ -222,7 +234,7 @@ Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
     HB_ASSIGN(const std::string path, model_path(options.model.model));
     return load_model(path, options.model);
   }
-  if (!options.model.model.empty()) return invalid_argument("--synthetic and a MODEL exclude each other");
+  HB_TRY(exclude_model(options));
   HB_ASSIGN(LoadOptions load, load_options(options.model));
   ProgressBar bar("making " + options.synthetic);
   load.progress = [&](uint64_t done, uint64_t total) {
@@ -232,29 +244,62 @@ Result<std::shared_ptr<Model>> open_model(const BenchOptions& options) {
   return Model::synthetic(options.synthetic, load);
 }
 
-// Decode loop and prompt on a CUDA device; --tokens steps and --repeat prompts count.
-int run_cuda(const BenchOptions& options, const Sizes& sizes) {
+// Decode loop and prompt on a CUDA device; --tokens steps and --repeat prompts count. Every argument is checked here, before
+// anybody asks whether there is a device.
+Result<CudaDecodeOptions> cuda_options(const BenchOptions& options, Sizes sizes, const CLI::App& app) {
+  constexpr std::string_view kWhere = "on a CUDA device";
+  constexpr int64_t kMostBatch = 64, kMostSteps = 1 << 20;
+  HB_TRY(exclude_model(options));
   if (options.synthetic.empty())
-    return fail(unsupported("bench --device cuda measures --synthetic shapes; halfbyte run -v shows a model's rates"));
+    return unsupported(
+        "bench --device cuda measures --synthetic shapes; halfbyte run -v --device cuda shows a model's rates");
+  HB_TRY(refuse_unused(
+      app, options.model.device == "auto" ? "on a CUDA device, which --device auto chose" : "with --device cuda",
+      {"--stepped", "--stages", "--warmup", "--threads", "--ctx"}));
+  HB_TRY(check_batch(sizes.batch, kMostBatch, kWhere));
+  if (sizes.tokens < 2 || sizes.tokens > kMostSteps)
+    return invalid_argument(fmt::format("--tokens is {}, expected 2 to {} {}", sizes.tokens, kMostSteps, kWhere));
+  HB_ASSIGN(const ModelSource source, synthetic_source(options.synthetic));
+  HB_ASSIGN(const ModelConfig config, make_model_config(source.config, source.generation));
+  HB_TRY(fit_sizes(options, config.context, sizes.tokens, sizes));
   CudaDecodeOptions decode;
   decode.shape = options.synthetic;
   decode.batch = static_cast<int>(sizes.batch);
-  decode.steps = static_cast<int>(std::min<int64_t>(sizes.tokens, 1 << 20));
+  decode.steps = static_cast<int>(sizes.tokens);
   decode.context = sizes.context;
-  decode.prompt = sizes.prompt;
+  decode.prompt = options.race ? 0 : sizes.prompt;
   decode.prompt_rounds = options.repeat;
   decode.policy = options.policy_cost;
   decode.gap = options.host_gap;
-  const auto plan = parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan);
-  if (!plan.ok()) return fail(plan.status());
-  decode.plan = *plan;
-  if (options.race) {
-    decode.prompt = 0;
-    return run_race(decode, options.json);
+  HB_ASSIGN(decode.plan, parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan));
+  if (!options.model.kv.empty()) {
+    HB_ASSIGN(decode.plan.kv, parse_kv(options.model.kv));
   }
+  if (decode.plan.kv != KvKind::kBF16 && decode.plan.kv != KvKind::kFP8)
+    return unsupported(fmt::format("a KV cache of {} {}, expected bf16 or fp8; choose one with --kv, or --device cpu",
+                                   name_of(decode.plan.kv), kWhere));
+  return decode;
+}
+
+int run_cuda(const BenchOptions& options, const CudaDecodeOptions& decode) {
+  if (options.race) return run_race(decode, options.json);
   const auto report = measure_cuda_decode(decode);
   if (!report.ok()) return fail(report.status());
   return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail_output();
+}
+
+// What --race and --host-gap need; what --device auto means is settled where only one thing can be meant.
+Status settle_device(BenchOptions& options) {
+  std::string& device = options.model.device;
+  for (const auto& [flag, given] : {std::pair("--race", options.race), std::pair("--host-gap", options.host_gap)}) {
+    if (!given) continue;
+    if (options.synthetic.empty() || device == "cpu")
+      return invalid_argument(fmt::format("{} needs --device cuda and --synthetic", flag));
+    device = "cuda";
+  }
+  // A device measures --synthetic shapes only; whoever leaves the choice gets what can be measured.
+  if (device == "auto" && options.synthetic.empty()) device = "cpu";
+  return {};
 }
 
 int run(BenchOptions options, const CLI::App& app) {
@@ -264,21 +309,19 @@ int run(BenchOptions options, const CLI::App& app) {
     return run_roofline({options.model.kernels, threads, options.repeat, options.json, options.svg});
   auto sizes = read_sizes(options);
   if (!sizes.ok()) return fail(sizes.status());
-  // A device measures --synthetic shapes only; whoever leaves the choice gets what can be measured.
-  if (options.model.device == "auto" && options.synthetic.empty()) options.model.device = "cpu";
+  if (const Status s = settle_device(options); !s.ok()) return fail(s);
+  const auto decode = options.model.device == "cpu" ? Result<CudaDecodeOptions>(CudaDecodeOptions())
+                                                    : cuda_options(options, *sizes, app);
+  if (options.model.device == "cuda" && !decode.ok()) return fail(decode.status());
   const auto device = chosen_device(options.model);
   if (!device.ok()) return fail(device.status());
-  if (*device == "cuda") {
-    const Status beside = refuse_unused(app, "with --device cuda", {"--stepped", "--stages"});
-    return beside.ok() ? run_cuda(options, *sizes) : fail(beside);
-  }
-  if (options.race) return fail(invalid_argument("--race needs --device cuda and --synthetic"));
+  if (*device == "cuda") return decode.ok() ? run_cuda(options, *decode) : fail(decode.status());
+  if (const Status s = check_batch(sizes->batch, /*most=*/256, "on the CPU"); !s.ok()) return fail(s);
   if (options.policy_cost) {
     const Status beside =
         refuse_unused(app, "with --policy-cost", {"--stages", "--prompt-tokens", "--batch", "--repeat", "--warmup"});
     if (!beside.ok()) return fail(beside);
   }
-  if (options.host_gap) return fail(invalid_argument("--host-gap needs --device cuda and --synthetic"));
   const auto model = open_model(options);
   if (!model.ok()) return fail(model.status());
   if (options.stepped) return run_stepped(*model, threads);

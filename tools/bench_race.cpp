@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kTrack = 48;  // characters of a lane
 
 double tokens_per_s(const RaceLane& lane) {
-  return static_cast<double>(lane.ends.size()) * 1000.0 / lane.total_ms();
+  return static_cast<double>(lane.tokens()) * 1000.0 / lane.total_ms();
 }
 
 void play(const std::vector<RaceLane>& lanes) {
@@ -33,21 +33,21 @@ void play(const std::vector<RaceLane>& lanes) {
 
 }  // namespace
 
-RaceLane RaceLane::of(const std::string& plan, const std::vector<double>& step_ms) {
-  RaceLane lane{plan, {}};
+RaceLane RaceLane::of(const std::string& plan, const std::vector<double>& step_ms, int batch) {
+  RaceLane lane{plan, {}, batch};
   double end = 0;
   for (const double ms : step_ms) lane.ends.push_back(end += ms);
   return lane;
 }
 
 int64_t RaceLane::tokens_at(double ms) const {
-  return std::upper_bound(ends.begin(), ends.end(), ms) - ends.begin();
+  return batch * (std::upper_bound(ends.begin(), ends.end(), ms) - ends.begin());
 }
 
 std::string race_frame(const std::vector<RaceLane>& lanes, double ms) {
   std::string out;
   for (const RaceLane& lane : lanes) {
-    const int64_t tokens = lane.tokens_at(ms), all = static_cast<int64_t>(lane.ends.size());
+    const int64_t tokens = lane.tokens_at(ms), all = lane.tokens();
     const int filled = static_cast<int>(tokens * kTrack / std::max<int64_t>(1, all));
     const double seconds = std::min(ms, lane.total_ms()) / 1000;
     const double rate = seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
@@ -62,13 +62,14 @@ std::string race_result(const CudaDecodeOptions& o, const CudaDecodeReport& firs
   const double ratio = lanes[0].total_ms() / lanes[1].total_ms();
   if (!json)
     return race_frame(lanes, std::max(lanes[0].total_ms(), lanes[1].total_ms())) +
-           fmt::format("{}, {}: {} is {:.2f} times as fast as {}\n", o.shape, first.device, lanes[1].plan, ratio,
-                       lanes[0].plan);
+           fmt::format("{}, {}, {}: {} is {:.2f} times as fast as {}\n", o.shape,
+                       o.batch == 1 ? "1 sequence" : fmt::format("{} sequences", o.batch), first.device, lanes[1].plan,
+                       ratio, lanes[0].plan);
   Json out{{"device", first.device}, {"shape", o.shape}, {"batch", o.batch},      {"context", o.context},
            {"tokens", o.steps},      {"ratio", ratio},   {"lanes", Json::array()}};
   for (const RaceLane& lane : lanes)
     out["lanes"].push_back(
-        {{"plan", lane.plan}, {"seconds", lane.total_ms() / 1000}, {"tokens_per_s", o.batch * tokens_per_s(lane)}});
+        {{"plan", lane.plan}, {"seconds", lane.total_ms() / 1000}, {"tokens_per_s", tokens_per_s(lane)}});
   return out.dump(2) + "\n";
 }
 
@@ -82,7 +83,7 @@ int run_race(const CudaDecodeOptions& options, bool json) {
   for (const CudaDecodeOptions* o : {static_cast<const CudaDecodeOptions*>(&bf16), &options}) {
     const auto report = measure_cuda_decode(*o);  // the first lane's weights are gone before the second's are made
     if (!report.ok()) return fail(report.status());
-    lanes.push_back(RaceLane::of(plan_to_text(o->plan), report->step_ms));
+    lanes.push_back(RaceLane::of(plan_to_text(o->plan), report->step_ms, o->batch));
     first = *report;
   }
   if (!json && stderr_is_terminal()) play(lanes);

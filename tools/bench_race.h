@@ -8,14 +8,16 @@
 
 namespace halfbyte::tools {
 
-// A lane of the race: the end of each token in ms from the start, rising.
+// A lane of the race: the end of each step in ms from the start, rising; a step gives each of `batch` sequences a token.
 struct RaceLane {
   std::string plan;
   std::vector<double> ends;
+  int batch = 1;
 
-  static RaceLane of(const std::string& plan, const std::vector<double>& step_ms);
+  static RaceLane of(const std::string& plan, const std::vector<double>& step_ms, int batch = 1);
   double total_ms() const { return ends.empty() ? 0 : ends.back(); }
-  int64_t tokens_at(double ms) const;
+  int64_t tokens() const { return batch * static_cast<int64_t>(ends.size()); }
+  int64_t tokens_at(double ms) const;  // of all sequences
 };
 
 // What both lanes show after `ms`, a line each.

@@ -6,8 +6,9 @@
 namespace halfbyte::tools {
 namespace {
 
-std::vector<RaceLane> lanes() {
-  return {RaceLane::of("bf16", std::vector<double>(10, 4.0)), RaceLane::of("w4a16", std::vector<double>(10, 2.0))};
+std::vector<RaceLane> lanes(int batch = 1) {
+  return {RaceLane::of("bf16", std::vector<double>(10, 4.0), batch),
+          RaceLane::of("w4a16", std::vector<double>(10, 2.0), batch)};
 }
 
 TEST(Race, CountsTheTokensThatHaveEnded) {
@@ -27,6 +28,12 @@ TEST(Race, ALaneStopsItsClockAtItsEnd) {
   EXPECT_EQ(race_frame(lanes(), 1e6), race_frame(lanes(), 40)) << "nothing moves behind the last end";
 }
 
+TEST(Race, CountsTheTokensOfAllSequences) {
+  const std::string frame = race_frame(lanes(/*batch=*/8), 1e6);
+  EXPECT_NE(frame.find("   80 tokens  2000.0/s   0.04 s"), std::string::npos) << frame;
+  EXPECT_NE(frame.find("   80 tokens  4000.0/s   0.02 s"), std::string::npos) << frame;
+}
+
 TEST(Race, ResultsNameBothRates) {
   CudaDecodeOptions o;
   o.shape = "qwen3-8b";
@@ -34,8 +41,8 @@ TEST(Race, ResultsNameBothRates) {
   o.batch = 2;
   CudaDecodeReport r;
   r.device = "a device";
-  EXPECT_NE(race_result(o, r, lanes(), false).find("w4a16 is 2.00 times as fast as bf16"), std::string::npos);
-  const std::string json = race_result(o, r, lanes(), true);
+  EXPECT_NE(race_result(o, r, lanes(2), false).find("w4a16 is 2.00 times as fast as bf16"), std::string::npos);
+  const std::string json = race_result(o, r, lanes(2), true);
   EXPECT_NE(json.find("\"ratio\": 2.0"), std::string::npos) << json;
   EXPECT_NE(json.find("\"tokens_per_s\": 1000.0"), std::string::npos) << json;
 }
