@@ -4,6 +4,7 @@
 #include "decode/reset.h"
 #include "engine/cuda_api.h"
 #include "engine/cuda_runner.h"
+#include "engine/cuda_supported.h"
 #include "engine/scheduler.h"
 #include "model/synthetic.h"
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/cuda_devices.h"
+#include "engine/cuda_supported.h"
 #include "formats/bf16.h"
 #include "formats/e4m3.h"
 #include "formats/nvfp4.h"
@@ -32,25 +33,13 @@ Result<RowMode> row_mode(WeightFormat weights, ActivationMode activations, const
       case ActivationMode::kF32: break;
     }
   }
-  return unsupported(
-      name +
-      ": FP32 or FP8 weights or FP32 activations on a CUDA device, expected nvfp4 or mxfp4 weights with bf16, "
-      "fp8 or fp4 activations, or bf16 with bf16; choose another plan or run on the CPU");
+  return internal_error(name + ": formats that check_cuda_formats lets pass and no kernel has");
 }
 
 Result<CudaLinear> upload_linear(std::initializer_list<const PackedLinear*> parts, int multiprocessors) {
   const PackedLinear& first = **parts.begin();
   std::vector<cuda::LinearPart> list;
   for (const PackedLinear* part : parts) {
-    if (part->kernel->isa != Isa::kRef)
-      return invalid_argument(part->name + ": packed for the kernels " + std::string(part->kernel->name) +
-                              ", a CUDA device needs the normal form: load the model with kernels 'ref'");
-    if (part->pre_scale != nullptr)
-      return unsupported(part->name +
-                         ": has a pre_quant_scale (AWQ), which the CUDA kernels do not apply; run on the CPU");
-    if (!part->same_input_as(first))
-      return unsupported(part->name + " and " + first.name +
-                         " round their common input in two ways, which the CUDA kernels do not; run on the CPU");
     const std::byte* packed = part->packed.as<std::byte>();
     list.push_back({part->kernel->weights, part->n, part->k, packed,
                     packed + normal_form_scales_offset(part->kernel->weights, part->n, part->k), part->tensor_scale,
@@ -128,6 +117,7 @@ class RandomWeights {
 
   Result<CudaLinear> linear(const LinearPlan& plan, int64_t n, int64_t k) {
     CudaLinear out;
+    HB_TRY(check_cuda_formats(plan, plan_.kv, "random weights"));
     const WeightFormat format = weight_format_of(plan.weights);
     HB_ASSIGN(out.mode, row_mode(format, activation_mode_of(plan.activations), "random weights"));
     HB_ASSIGN(out.storage, cuda::make_random_linear(format, n, k, multiprocessors_, ++seed_));
@@ -169,12 +159,6 @@ class RandomWeights {
 
 }  // namespace
 
-Status check_cuda_kv(KvKind kv) {
-  if (kv == KvKind::kBF16 || kv == KvKind::kFP8) return {};
-  return unsupported(std::string("a KV cache in ") + name_of(kv) +
-                     " on a CUDA device, expected bf16 or fp8; choose kv=bf16 or kv=fp8, or run on the CPU");
-}
-
 uint64_t CudaWeights::linear_bytes() const {
   uint64_t bytes = 0;
   for (const CudaLayer& l : layers)
@@ -183,7 +167,7 @@ uint64_t CudaWeights::linear_bytes() const {
 }
 
 Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceInfo& device, int64_t context) {
-  HB_TRY(check_cuda_kv(model.plan.kv));
+  HB_TRY(check_cuda_model(model.weights, model.plan.kv));
   use_measured_linears(device);
   CudaWeights out;
   out.config = model.config;

@@ -39,9 +39,6 @@ struct CudaWeights {
   uint64_t linear_bytes() const;  // that a decode step reads, without the head
 };
 
-// kUnsupported for a cache that the device's kernels do not have.
-Status check_cuda_kv(KvKind kv);
-
 // `model` holds its weights in their normal form (kernels "ref"). context: longest sequence. kUnsupported for formats
 // that the device's kernels do not have, with the linear's name.
 Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceInfo& device, int64_t context);

@@ -7,6 +7,8 @@
 #include "base/memory_info.h"
 #include "base/quote.h"
 #include "engine/checks.h"
+#include "engine/cuda_api.h"
+#include "engine/cuda_supported.h"
 #include "engine/inbox.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
@@ -162,6 +164,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
     return unsupported("stage_times on a CUDA device, whose step is one graph; expected false");
   uint64_t available = available_memory_bytes();
   if (cuda) {
+    HB_TRY(cuda_usable());
+    // Before memory is asked for: what cannot run is not to be told as a want of it.
+    HB_TRY(check_cuda_model(model->impl().weights, model->plan().kv));
     HB_ASSIGN(available, cuda_memory_for_cache(model->summary().weight_bytes));
   }
   HB_ASSIGN(const ResolvedOptions resolved, resolve_options(model->impl(), options, available));
