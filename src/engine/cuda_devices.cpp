@@ -24,11 +24,17 @@ std::string device_line(const cuda::DeviceInfo& d) {
          cuda::version_text(d.driver) + "\n";
 }
 
+// What lies in the table's place can be replaced by another table.
+bool replaceable(const Status& status) {
+  return status.code() != StatusCode::kInvalidArgument;
+}
+
 std::string table_lines(const cuda::DeviceInfo& d, bool all) {
+  if (!d.kernels.ring) return "  linears by shape: the one above for all, no other kernel runs here\n";
   const auto table = table_of(d);
   if (!table.ok())
     return "  linears by shape: the one above; measured times are not used: " + table.status().message() +
-           "; halfbyte inspect --devices --measure makes them anew\n";
+           (replaceable(table.status()) ? "; halfbyte inspect --devices --measure makes them anew\n" : "\n");
   if (table->lines().empty())
     return "  linears by shape: the one above for all (halfbyte inspect --devices --measure times them)\n";
   std::string text = "  linears by shape: " + std::to_string(table->lines().size()) + " measured times in " +
@@ -66,7 +72,12 @@ Result<std::string> cuda_devices_text(bool table) {
 
 Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>& models) {
   HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
+  if (!device.kernels.ring)
+    return unsupported(device.name + " has one kernel for linears of decode, '" +
+                       std::string(cuda::linear_kernel_name(device.kernels.linear)) + "' (" + device.kernels.why +
+                       "): there is nothing to choose, and nothing is measured");
   auto old = table_of(device);
+  if (!old.ok() && !replaceable(old.status())) return old.status();
   std::string text = old.ok() ? "" : "measured anew: " + old.status().message() + "\n";
   cuda::LinearTable table = old.ok() ? std::move(old).value() : cuda::LinearTable();
   for (const ModelConfig& c : models) {

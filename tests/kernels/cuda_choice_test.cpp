@@ -161,6 +161,11 @@ TEST(CudaLinearTable, RefusesWhatIsBroken) {
   std::string rows = text;
   rows.replace(text.find("4096 1 "), 7, "4096 3 ");
   EXPECT_NE(refused(rows).find("expected 'fp4 N K ROWS"), std::string::npos);
+  EXPECT_NE(refused(text + "more\n").find("line 10 is 'more', expected nothing behind 'end'"), std::string::npos);
+  std::string twice = text;
+  twice.replace(twice.find("stages 6.400"), 12, "ring 9.0");
+  EXPECT_NE(refused(twice).find("line 5"), std::string::npos);
+  EXPECT_NE(refused(LinearTable().file_text(kKey)).find("line 5 is 'end', expected 'fp4 N K ROWS"), std::string::npos);
 }
 
 TEST(CudaLinearTable, LiesInTheUsersCache) {
@@ -185,6 +190,28 @@ TEST(CudaLinearTable, LiesInTheUsersCache) {
   EXPECT_TRUE(broken.status().message().starts_with(path.string() + ": line 1")) << broken.status().message();
   EXPECT_TRUE(write_linear_table(path, a_table(), kKey).ok());
   EXPECT_TRUE(read_linear_table(path, kKey).ok());
+}
+
+TEST(CudaLinearTable, SaysWhatLiesInItsPlace) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(HALFBYTE_TEST_TMP) / "place";
+  fs::remove_all(folder);
+  const fs::path path = folder / "linears-x.txt";
+  fs::create_directories(path / "something");
+  const auto read = read_linear_table(path, kKey);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(read.status().message().ends_with("; remove it")) << read.status().message();
+  const Status written = write_linear_table(path, a_table(), kKey);
+  ASSERT_FALSE(written.ok());
+  EXPECT_NE(written.message().find("cannot be kept in " + path.string() + ": "), std::string::npos);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1) << "part of a file was left";
+
+  const Status no_folder = write_linear_table("/dev/null/halfbyte/cuda/x.txt", a_table(), kKey);
+  ASSERT_FALSE(no_folder.ok());
+  EXPECT_TRUE(no_folder.message().starts_with("the measured times cannot be kept in /dev/null/halfbyte/cuda/x.txt: "))
+      << no_folder.message();
+  EXPECT_NE(no_folder.message().find("XDG_CACHE_HOME"), std::string::npos);
 }
 
 }  // namespace

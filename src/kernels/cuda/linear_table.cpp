@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -42,6 +43,7 @@ bool read_line(const std::string& line, LinearTimes& out) {
   while (in >> word) {
     const auto kernel = linear_kernel_named(word);
     if (!kernel.ok() || !(in >> us) || !std::isfinite(us) || us <= 0) return false;
+    if (out.us[static_cast<size_t>(*kernel)] > 0) return false;  // said twice
     out.us[static_cast<size_t>(*kernel)] = us;
     any = true;
   }
@@ -105,7 +107,11 @@ Result<LinearTable> LinearTable::parse(const std::string& text, const TableKey& 
   }
   LinearTable out;
   for (++at, line.clear(); std::getline(in, line); ++at) {
-    if (line == kEnd) return Result<LinearTable>(std::move(out));
+    if (line == kEnd && !out.lines().empty()) {
+      ++at;
+      if (std::getline(in, line)) return broken("nothing behind 'end'");
+      return Result<LinearTable>(std::move(out));
+    }
     LinearTimes times;
     if (!read_line(line, times)) return broken("'fp4 N K ROWS ring MICROSECONDS stages MICROSECONDS'");
     out.add(times);
@@ -147,6 +153,8 @@ fs::path linear_table_path(const std::string& device) {
 Result<LinearTable> read_linear_table(const fs::path& path, const TableKey& key) {
   std::error_code failure;
   if (path.empty() || !fs::exists(path, failure)) return LinearTable();
+  if (!fs::is_regular_file(path, failure))
+    return invalid_argument(path.string() + ": no file, but the place of the table of measured times; remove it");
   constexpr std::uintmax_t kMostBytes = 1 << 20;
   const std::uintmax_t bytes = fs::file_size(path, failure);
   if (failure) return invalid_data(path.string() + ": " + failure.message());
@@ -165,20 +173,25 @@ Status write_linear_table(const fs::path& path, const LinearTable& table, const 
   if (path.empty()) return not_found("no folder for the table of kernels: neither XDG_CACHE_HOME nor HOME is set");
   std::error_code failure;
   fs::create_directories(path.parent_path(), failure);
-  if (failure) return invalid_data(path.parent_path().string() + ": " + failure.message());
+  const auto not_kept = [&](const std::string& why) {
+    return invalid_argument("the measured times cannot be kept in " + path.string() + ": " + why +
+                            "; let XDG_CACHE_HOME name a folder that can be written");
+  };
+  if (failure) return not_kept(failure.message());
   const fs::path partial = path.string() + "." + std::to_string(getpid());
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out << table.file_text(key);
   out.close();
   if (!out) {
+    const std::string why = std::generic_category().message(errno);
     fs::remove(partial, failure);
-    return invalid_data(path.string() + ": cannot be written");
+    return not_kept(why);
   }
   fs::rename(partial, path, failure);
   if (!failure) return {};
   const std::string why = failure.message();
   fs::remove(partial, failure);
-  return invalid_data(path.string() + ": " + why);
+  return not_kept(why);
 }
 
 }  // namespace halfbyte::cuda

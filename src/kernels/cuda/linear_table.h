@@ -59,7 +59,8 @@ class LinearTable {
 
 // <user's cache>/halfbyte/cuda/linears-<device>.txt; empty without a cache (base/user_cache.h).
 std::filesystem::path linear_table_path(const std::string& device);
-// The table at `path`; an empty one when there is no file.
+// The table at `path`; an empty one when there is no file. kInvalidArgument when something else lies there, over which no table can
+// be written; else as parse().
 Result<LinearTable> read_linear_table(const std::filesystem::path& path, const TableKey& key);
 // In one step, so that no reader sees half of it.
 Status write_linear_table(const std::filesystem::path& path, const LinearTable& table, const TableKey& key);
