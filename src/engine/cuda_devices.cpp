@@ -73,8 +73,8 @@ Result<std::string> cuda_devices_text(bool table) {
 Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>& models) {
   HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
   if (!device.kernels.ring)
-    return unsupported(device.name + " has one kernel for linears of decode, '" +
-                       std::string(cuda::linear_kernel_name(device.kernels.linear)) + "' (" + device.kernels.why +
+    return unsupported(device.name + " has one kernel for linears of decode, " +
+                       std::string(cuda::linear_kernel_name(device.kernels.linear)) + " (" + device.kernels.why +
                        "): there is nothing to choose, and nothing is measured");
   auto old = table_of(device);
   if (!old.ok() && !replaceable(old.status())) return old.status();
