@@ -216,15 +216,52 @@ Json kernels_json() {
   return {{"kernels", out}};
 }
 
-// What the driver says of CUDA devices is text.
+Json cuda_device_json(const CudaDeviceEntry& d, bool table) {
+  Json out = {{"index", d.index},
+              {"used", d.used},
+              {"name", d.name},
+              {"compute_capability", d.compute},
+              {"multiprocessors", d.multiprocessors},
+              {"memory_bytes", d.memory_bytes},
+              {"l2_bytes", d.l2_bytes},
+              {"shared_bytes_a_block", d.shared_bytes},
+              {"driver", d.driver}};
+  if (!d.unusable.empty()) {
+    out["not_used"] = d.unusable;
+    return out;
+  }
+  out["runs"] = d.runs;
+  out["linears"] = d.linears;
+  if (!table) return out;
+  out["times"] = Json::array();
+  for (const cuda::LinearTimes& t : d.times) {
+    Json line = {{"n", t.n}, {"k", t.k}, {"rows", t.rows}};
+    for (size_t i = 0; i < t.us.size(); ++i)
+      if (t.us[i] > 0)
+        line[std::string(cuda::linear_kernel_name(static_cast<cuda::LinearKernel>(i))) + "_us"] = t.us[i];
+    out["times"].push_back(std::move(line));
+  }
+  return out;
+}
+
+// {"devices": [...]}, with "note" where there are none.
+Json cuda_json(bool table) {
+  const auto devices = cuda_device_entries();
+  if (!devices.ok()) return {{"devices", Json::array()}, {"note", devices.status().message()}};
+  Json list = Json::array();
+  for (const CudaDeviceEntry& d : *devices) list.push_back(cuda_device_json(d, table));
+  Json out = {{"devices", list}};
+  if (devices->empty()) out["note"] = "no device is there";
+  return out;
+}
+
 Json devices_json(bool table) {
   const auto isa = choose_isa("");
-  const auto cuda = cuda_devices_text(table);
   return {{"cpu",
            {{"name", cpu_model_name()},
             {"threads", default_thread_count()},
             {"kernels", isa.ok() ? isa_name(*isa) : "none"}}},
-          {"cuda", cuda.ok() ? *cuda : cuda.status().message()}};
+          {"cuda", cuda_json(table)}};
 }
 
 std::string devices_text(bool table) {

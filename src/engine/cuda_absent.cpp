@@ -17,6 +17,9 @@ Status absent() {
 Status cuda_usable() {
   return absent();
 }
+Result<std::vector<CudaDeviceEntry>> cuda_device_entries() {
+  return absent();
+}
 Result<std::string> cuda_devices_text(bool) {
   return absent();
 }

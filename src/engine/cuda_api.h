@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "halfbyte/plan.h"
+#include "kernels/cuda/linear_table.h"
 
 namespace halfbyte {
 
@@ -16,7 +17,23 @@ struct ModelConfig;
 // Ok when device 0 can run the kernels; else why not.
 Status cuda_usable();
 
-// Every device that the driver shows, which kernels it would run, and why. table: with the measured times that choose.
+// A device that the driver shows.
+struct CudaDeviceEntry {
+  int index = 0;
+  bool used = false;    // device 0 where it can run the kernels; CUDA_VISIBLE_DEVICES says which one that is
+  std::string name;     // "NVIDIA H200"
+  std::string compute;  // its capability, "9.0"
+  int multiprocessors = 0;
+  uint64_t memory_bytes = 0, l2_bytes = 0, shared_bytes = 0;  // shared: that a thread block may ask for
+  std::string driver;                                         // "13.0"
+  std::string runs;                                           // the kernel of each operation, and why; empty:
+  std::string unusable;                                       // why none can
+  std::string linears;                                        // what is known of measured times, a line
+  std::vector<cuda::LinearTimes> times;                       // that choose the kernels of linears
+  std::string times_text;                                     // the same for people
+};
+Result<std::vector<CudaDeviceEntry>> cuda_device_entries();
+// For people. table: with the measured times.
 Result<std::string> cuda_devices_text(bool table = false);
 
 // Kernels of CUDA devices from now on: "ring", "stages" or "portable" (kernels/cuda/kernel_set.h); "" gives the choice back.

@@ -16,12 +16,27 @@ Result<cuda::LinearTable> table_of(const cuda::DeviceInfo& device) {
   return cuda::read_linear_table(cuda::linear_table_path(device.name), key_of(device));
 }
 
-std::string device_line(const cuda::DeviceInfo& d) {
-  return "cuda " + std::to_string(d.index) + ": " + d.name + ", compute capability " + std::to_string(d.major) + "." +
-         std::to_string(d.minor) + ", " + std::to_string(d.multiprocessors) + " multiprocessors, " +
-         std::to_string(d.memory_bytes >> 30) + " GiB, L2 " + std::to_string(d.l2_bytes >> 20) + " MiB, " +
-         std::to_string(d.shared_bytes >> 10) + " KiB of shared memory a thread block, driver " +
-         cuda::version_text(d.driver) + "\n";
+CudaDeviceEntry entry_of(const cuda::DeviceInfo& d) {
+  CudaDeviceEntry out;
+  out.index = d.index;
+  out.used = d.index == 0 && d.unusable.empty();
+  out.name = d.name;
+  out.compute = std::to_string(d.major) + "." + std::to_string(d.minor);
+  out.multiprocessors = d.multiprocessors;
+  out.memory_bytes = d.memory_bytes;
+  out.l2_bytes = d.l2_bytes;
+  out.shared_bytes = d.shared_bytes;
+  out.driver = cuda::version_text(d.driver);
+  out.unusable = d.unusable;
+  if (d.unusable.empty()) out.runs = cuda::describe(d.kernels);
+  return out;
+}
+
+std::string device_line(const CudaDeviceEntry& d) {
+  return "cuda " + std::to_string(d.index) + ": " + d.name + ", compute capability " + d.compute + ", " +
+         std::to_string(d.multiprocessors) + " multiprocessors, " + std::to_string(d.memory_bytes >> 30) + " GiB, L2 " +
+         std::to_string(d.l2_bytes >> 20) + " MiB, " + std::to_string(d.shared_bytes >> 10) +
+         " KiB of shared memory a thread block, driver " + d.driver + "\n";
 }
 
 // What lies in the table's place can be replaced by another table.
@@ -29,17 +44,22 @@ bool replaceable(const Status& status) {
   return status.code() != StatusCode::kInvalidArgument;
 }
 
-std::string table_lines(const cuda::DeviceInfo& d, bool all) {
-  if (!d.kernels.ring) return "  linears by shape: the one above for all, no other kernel runs here\n";
+void add_table(const cuda::DeviceInfo& d, CudaDeviceEntry& out) {
+  if (!d.kernels.ring) {
+    out.linears = "the one above for all, no other kernel runs here";
+    return;
+  }
   const auto table = table_of(d);
-  if (!table.ok())
-    return "  linears by shape: the one above; measured times are not used: " + table.status().message() +
-           (replaceable(table.status()) ? "; halfbyte inspect --devices --measure makes them anew\n" : "\n");
-  if (table->lines().empty())
-    return "  linears by shape: the one above for all (halfbyte inspect --devices --measure times them)\n";
-  std::string text = "  linears by shape: " + std::to_string(table->lines().size()) + " measured times in " +
-                     cuda::linear_table_path(d.name).string() + (all ? "\n" : " (--table prints them)\n");
-  return all ? text + table->text() : text;
+  if (!table.ok()) {
+    out.linears = "the one above; measured times are not used: " + table.status().message() +
+                  (replaceable(table.status()) ? "; halfbyte inspect --devices --measure makes them anew" : "");
+  } else if (table->lines().empty()) {
+    out.linears = "the one above for all (halfbyte inspect --devices --measure times them)";
+  } else {
+    out.times = table->lines();
+    out.times_text = table->text();
+    out.linears = std::to_string(out.times.size()) + " measured times in " + cuda::linear_table_path(d.name).string();
+  }
 }
 
 }  // namespace
@@ -59,13 +79,29 @@ void use_measured_linears(const cuda::DeviceInfo& device) {
   cuda::use_linear_table(table.ok() ? std::move(table).value() : cuda::LinearTable());
 }
 
-Result<std::string> cuda_devices_text(bool table) {
+Result<std::vector<CudaDeviceEntry>> cuda_device_entries() {
   HB_ASSIGN(const std::vector<cuda::DeviceInfo> all, cuda::devices());
-  std::string text;
+  std::vector<CudaDeviceEntry> out;
   for (const cuda::DeviceInfo& d : all) {
+    out.push_back(entry_of(d));
+    if (d.unusable.empty()) add_table(d, out.back());
+  }
+  return out;
+}
+
+Result<std::string> cuda_devices_text(bool table) {
+  HB_ASSIGN(const std::vector<CudaDeviceEntry> all, cuda_device_entries());
+  std::string text;
+  for (const CudaDeviceEntry& d : all) {
     text += device_line(d);
-    text += d.unusable.empty() ? "  runs " + cuda::describe(d.kernels) + "\n" + table_lines(d, table)
-                               : "  not used: " + d.unusable + "\n";
+    if (!d.unusable.empty()) {
+      text += "  not used: " + d.unusable + "\n";
+      continue;
+    }
+    text += (d.used ? "  runs " : "  not used, device 0 is (CUDA_VISIBLE_DEVICES chooses another); would run ") +
+            d.runs + "\n  linears by shape: " + d.linears + (d.times.empty() || table ? "" : " (--table prints them)") +
+            "\n";
+    if (table) text += d.times_text;
   }
   return text;
 }
@@ -92,7 +128,7 @@ Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>& models)
   }
   const auto path = cuda::linear_table_path(device.name);
   HB_TRY(cuda::write_linear_table(path, table, key_of(device)));
-  return text + device_line(device) + "  kept in " + path.string() + "\n" + table.text();
+  return text + device_line(entry_of(device)) + "  kept in " + path.string() + "\n" + table.text();
 }
 
 }  // namespace halfbyte

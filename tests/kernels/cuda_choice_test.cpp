@@ -89,6 +89,10 @@ TEST(CudaKernelSet, NeedsCodeForTheDevice) {
   EXPECT_NE(message.find("-DHALFBYTE_CUDA_ARCHITECTURES=80"), std::string::npos) << message;
   EXPECT_NE(check_built_for(kH200, {"80"}).message().find("=90a"), std::string::npos);
   EXPECT_NE(check_built_for({8, 9, 0}, {"90a"}).message().find("=89"), std::string::npos);
+  EXPECT_EQ(code_for(kAda, {"80", "86", "90a"}), 86);
+  EXPECT_EQ(code_for(kAda, {"89", "80"}), 89);
+  EXPECT_EQ(code_for(kH200, {"80", "90a"}), 90);
+  EXPECT_EQ(code_for(kH200, {"80"}), 0);
   EXPECT_TRUE(check_built_for({8, 7, 0}, {"86", "89"}).ok());
   EXPECT_FALSE(check_built_for({8, 7, 0}, {"89", "90a"}).ok());
   for (const int minor : {7, 8})  // what CMake takes, not the device's own number

@@ -70,6 +70,7 @@ Result<std::vector<DeviceInfo>> devices() {
     const Status runs = kernels.ok() ? check_built_for(facts, built_architectures()) : kernels.status();
     if (runs.ok()) {
       d.kernels = std::move(kernels).value();
+      if (code_for(facts, built_architectures()) < 89) d.kernels.convert_fp8 = false;
     } else {
       d.unusable = runs.message();
     }

@@ -1,5 +1,6 @@
 #include "kernels/cuda/kernel_set.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -78,17 +79,23 @@ std::string describe(const KernelSet& set) {
   return text;
 }
 
-Status check_built_for(const DeviceFacts& device, const std::vector<std::string>& architectures) {
-  std::string all;
+int code_for(const DeviceFacts& device, const std::vector<std::string>& architectures) {
+  int best = 0;
   for (const std::string& a : architectures) {
     int number = 0;
     std::from_chars(a.data(), a.data() + a.size(), number);
     const int major = number / 10, minor = number % 10;
     // Code of "90a" runs on 9.0 alone, that of "80" on all of 8.x from 8.0 on.
     const bool exact = a.ends_with('a');
-    if (device.major == major && (exact ? device.minor == minor : device.minor >= minor)) return {};
-    all += (all.empty() ? "" : ", ") + a;
+    if (device.major == major && (exact ? device.minor == minor : device.minor >= minor)) best = std::max(best, number);
   }
+  return best;
+}
+
+Status check_built_for(const DeviceFacts& device, const std::vector<std::string>& architectures) {
+  if (code_for(device, architectures) > 0) return {};
+  std::string all;
+  for (const std::string& a : architectures) all += (all.empty() ? "" : ", ") + a;
   const std::string own = architecture_for(device);
   return unsupported("compute capability " + capability(device) + ", and this build has code for " + all + " only" +
                      (own.empty() ? "; halfbyte has no kernels for it yet, run on the CPU (--device cpu)"

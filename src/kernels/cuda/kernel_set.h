@@ -44,7 +44,7 @@ struct KernelSet {
   bool clusters = false;                        // row operations and draws, which then have top-k and top-p
   bool wgmma = false;                           // prompt linears
   bool programmatic = false;                    // a kernel may begin before the one ahead has ended
-  bool convert_fp8 = false;                     // E4M3 to FP16 in one instruction
+  bool convert_fp8 = false;                     // E4M3 to FP16 in one instruction, in code for 8.9 or newer
   LinearKernel linear = LinearKernel::kStages;  // of decode, unless a table of measured times says otherwise
   bool forced = false;                          // `linear` is asked for, or alone can run: no table is looked at
   std::string why;                              // the portable kernels and not the fast ones; empty for the fast ones
@@ -57,6 +57,8 @@ Result<KernelSet> kernel_set(const DeviceFacts& device, ForcedKernels forced);
 // A line for people: the kernel of each operation.
 std::string describe(const KernelSet& set);
 
+// The newest code that the device runs of a build for `architectures`, e.g. 80 of {"80", "90a"} on 8.9; 0 when none.
+int code_for(const DeviceFacts& device, const std::vector<std::string>& architectures);
 // Ok when a build for `architectures` (e.g. {"80", "90a"}) has machine code for the device; else what it has.
 Status check_built_for(const DeviceFacts& device, const std::vector<std::string>& architectures);
 // Of this build.
