@@ -328,15 +328,35 @@ Status run(const Options& options) {
 }  // namespace
 }  // namespace halfbyte
 
+namespace {
+
+// The program's exit code where it ends here: after --help, or with 2 as for any other wrong argument.
+std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);
+    fmt::print(stderr, "bench_kernels_cuda: {}; --help lists the options\n", e.what());
+    return 2;
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   halfbyte::Options options;
   CLI::App app("CUDA decode linears against the device's read bandwidth and cuBLAS in BF16");
+  const CLI::Validator something(
+      [](const std::string& text) { return text.empty() ? std::string("is empty") : std::string(); }, "");
   app.add_option("--shapes", options.shapes,
                  "NxK, e.g. 6144x4096,4096x12288 (default: the ReSET table's and three more)")
-      ->delimiter(',');
-  app.add_option("--tokens", options.tokens, "activation rows, 1 to 16, e.g. 1,8")->delimiter(',');
-  app.add_option("--formats", options.formats, "nvfp4, mxfp4")->delimiter(',');
-  app.add_option("--kernels", options.kernels, "force ring, stages or portable (default: what the device gets)");
+      ->delimiter(',')
+      ->check(something);
+  app.add_option("--tokens", options.tokens, "activation rows, 1 to 16, e.g. 1,8")->delimiter(',')->check(something);
+  app.add_option("--formats", options.formats, "nvfp4, mxfp4")->delimiter(',')->check(something);
+  app.add_option("--kernels", options.kernels, "force ring, stages or portable (default: what the device gets)")
+      ->check(something);
   app.add_option("--rounds", options.rounds, "samples of each operation")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
@@ -346,12 +366,14 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   app.add_flag("--programmatic", options.programmatic,
                "launch as a decode step does: a call may begin before the last ends");
-  app.add_option("--cublas", options.cublas, "cuBLAS to compare with (default: the toolkit's, if there)");
+  app.add_option("--cublas", options.cublas, "cuBLAS to compare with (default: the toolkit's, if there)")
+      ->check(something);
   app.add_flag("--no-cublas", options.no_cublas, "without cuBLAS");
   app.add_option("--vllm", options.vllm,
-                 "a Python with vLLM: its Marlin NVFP4 kernel beside ours (bench/vllm_linears.py)");
+                 "a Python with vLLM: its Marlin NVFP4 kernel beside ours (bench/vllm_linears.py)")
+      ->check(something);
   app.add_flag("--json", options.json, "one JSON object");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code = parse(app, argc, argv)) return *code;
   const halfbyte::Status done = halfbyte::run(options);
   if (done.ok()) return 0;
   fmt::print(stderr, "bench_kernels_cuda: {}\n", done.message());
