@@ -40,6 +40,13 @@ def test_cases_are_counted_one_by_one(tmp_path):
     assert code == 0
 
 
+def test_a_program_that_ctest_calls_skipped_counts_as_its_cases(tmp_path):
+    cases = "".join(f'<testcase name="{n}" status="run" result="skipped" classname="A"><skipped message="no GPU"/></testcase>' for n in "ab")
+    code, lines = summarize(tmp_path, [ctest_case("g", "notrun", "", "SKIP_RETURN_CODE=77"), ctest_case("plain", "run")],
+                            {"g": f"<testsuites><testsuite>{cases}</testsuite></testsuites>"})
+    assert (code, lines[-1]) == (0, "1 passed, 0 failed, 2 skipped")
+
+
 def test_a_failed_case_is_counted_once(tmp_path):
     failed = GTEST.format(failure='><failure message="x_test.cpp:9&#x0A;Expected 1"/>')
     code, lines = summarize(tmp_path, [ctest_case("g", "fail")], {"g": failed})
