@@ -14,9 +14,11 @@
 #include "bench_cuda.h"
 #include "bench_race.h"
 #include "bench_support.h"
+#include "halfbyte/version.h"
 #include "json_text.h"
 #include "kernels/read_bandwidth.h"
 #include "model/config.h"
+#include "model/plan_fields.h"
 #include "model/synthetic.h"
 #include "model_options.h"
 
@@ -171,10 +173,14 @@ std::string report_text(const Model& model, const std::vector<Case>& cases, doub
   return out + stages_text(cases);
 }
 
-std::string report_json(const std::vector<Case>& cases, double read_gbps, int threads) {
+std::string report_json(const Model& model, const std::vector<Case>& cases, double read_gbps, int threads) {
   Json rows = Json::array();
   for (const Case& c : cases) rows.push_back(case_json(c, read_gbps));
   const Json out{{"machine", {{"cpu", cpu_model_name()}, {"threads", threads}, {"read_GBps", read_gbps}}},
+                 {"version", version()},
+                 {"commit", build_commit()},
+                 {"plan", plan_to_text(model.plan())},
+                 {"kernels", model.summary().kernels},
                  {"cases", rows}};
   return json_text(out);
 }
@@ -351,7 +357,7 @@ int run(BenchOptions options, const CLI::App& app) {
     read.measure();
   }
   bar.finish();
-  const std::string text = options.json ? report_json(bench.cases(), read.gbps(), threads)
+  const std::string text = options.json ? report_json(**model, bench.cases(), read.gbps(), threads)
                                         : report_text(**model, bench.cases(), read.gbps(), threads);
   return write_out(text) ? kDone : fail_output();
 }

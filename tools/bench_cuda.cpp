@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench_support.h"
+#include "halfbyte/version.h"
 #include "kernels/cuda/kernel_set.h"
 #include "model/plan_fields.h"
 #include "model_options.h"
@@ -39,12 +40,15 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
   const double gbps = bytes / (median * 1e6);
   if (json) {
     Json out{{"machine",
-              {{"device", r.device},
+              {{"device", r.place.device},
+               {"kernels", r.place.kernels},
                {"driver", version_text(r.driver)},
                {"runtime", version_text(r.runtime)},
                {"sm_mhz", r.sm_mhz},
                {"memory_mhz", r.memory_mhz},
                {"read_GBps", r.read_gbps}}},
+             {"version", version()},
+             {"commit", build_commit()},
              {"shape", o.shape},
              {"plan", plan_to_text(o.plan)},
              {"batch", o.batch},
@@ -75,9 +79,11 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
     }
     return out.dump(2) + "\n";
   }
-  std::string out =
-      fmt::format("{}, driver {}, {} MHz SM, reads {:.0f} GB/s\n{} (random weights), plan {}, context {}\n\n", r.device,
-                  version_text(r.driver), r.sm_mhz, r.read_gbps, o.shape, plan_text(o.plan), o.context);
+  std::string out = fmt::format(
+      "{}, driver {}, {} MHz SM, reads {:.0f} GB/s\nkernels {} ({}); halfbyte {} ({})\n{} (random weights), plan {}, "
+      "context {}\n\n",
+      r.place.device, version_text(r.driver), r.sm_mhz, r.read_gbps, r.place.kernels, r.place.detail, version(),
+      build_commit(), o.shape, plan_text(o.plan), o.context);
   out += fmt::format("{:<18} {:>9} {:>9} {:>9} {:>10} {:>8} {:>9}\n", "", "ms/step", "p10", "p99", "tokens/s", "GB/s",
                      "of read");
   out += fmt::format("{:<18} {:>9.3f} {:>9.3f} {:>9.3f} {:>10.1f} {:>8.0f} {:>8.1f}%\n",

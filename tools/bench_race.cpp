@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "command.h"
+#include "halfbyte/version.h"
 #include "model/plan_fields.h"
 
 namespace halfbyte::tools {
@@ -62,11 +63,19 @@ std::string race_result(const CudaDecodeOptions& o, const CudaDecodeReport& firs
   const double ratio = lanes[0].total_ms() / lanes[1].total_ms();
   if (!json)
     return race_frame(lanes, std::max(lanes[0].total_ms(), lanes[1].total_ms())) +
-           fmt::format("{}, {}, {}: {} is {:.2f} times as fast as {}\n", o.shape,
-                       o.batch == 1 ? "1 sequence" : fmt::format("{} sequences", o.batch), first.device, lanes[1].plan,
-                       ratio, lanes[0].plan);
-  Json out{{"device", first.device}, {"shape", o.shape}, {"batch", o.batch},      {"context", o.context},
-           {"tokens", o.steps},      {"ratio", ratio},   {"lanes", Json::array()}};
+           fmt::format("{}, {}, {}, kernels {}: {} is {:.2f} times as fast as {}\n", o.shape,
+                       o.batch == 1 ? "1 sequence" : fmt::format("{} sequences", o.batch), first.place.device,
+                       first.place.kernels, lanes[1].plan, ratio, lanes[0].plan);
+  Json out{{"device", first.place.device},
+           {"kernels", first.place.kernels},
+           {"version", version()},
+           {"commit", build_commit()},
+           {"shape", o.shape},
+           {"batch", o.batch},
+           {"context", o.context},
+           {"tokens", o.steps},
+           {"ratio", ratio},
+           {"lanes", Json::array()}};
   for (const RaceLane& lane : lanes)
     out["lanes"].push_back(
         {{"plan", lane.plan}, {"seconds", lane.total_ms() / 1000}, {"tokens_per_s", tokens_per_s(lane)}});

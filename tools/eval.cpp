@@ -38,6 +38,13 @@ Json level_rows(const EvalSetup& setup, std::span<const SampleResult> results) {
   return rows;
 }
 
+// Where the model ran.
+void add_place(const Place& place, Json& out) {
+  out["device"] = place.device;
+  out["device_name"] = place.name;
+  out["kernels"] = place.kernels;
+}
+
 // What is not as the model's maker wants it, a line each.
 std::string decoding_text(const EvalSetup& setup) {
   const SamplingParams& p = setup.options.sampling;
@@ -78,6 +85,7 @@ std::string report(const EvalFlags& flags, const EvalSetup& setup, const Results
            {"levels", level_rows(setup, results.results())}};
   if (const float penalty = setup.options.sampling.marker_penalty; penalty != 0)
     out["marker_penalty"] = as_typed(penalty);
+  add_place(setup.place, out);
   return json_text(out);
 }
 
@@ -94,15 +102,17 @@ std::string choice_report(const EvalFlags& flags, const EvalSetup& setup, const 
         s.accuracy.low, s.accuracy.high, s.accuracy_norm.mean, s.accuracy_norm.low, s.accuracy_norm.high,
         run.tokens_per_s);
   }
-  return json_text(Json{{"task", setup.task},
-                        {"plan", plan_to_text(setup.model->plan())},
-                        {"n", s.questions},
-                        {"choices", flags.choices},
-                        {"accuracy", s.accuracy.mean},
-                        {"ci95", {s.accuracy.low, s.accuracy.high}},
-                        {"accuracy_norm", s.accuracy_norm.mean},
-                        {"ci95_norm", {s.accuracy_norm.low, s.accuracy_norm.high}},
-                        {"tokens_per_s", run.tokens_per_s}});
+  Json out{{"task", setup.task},
+           {"plan", plan_to_text(setup.model->plan())},
+           {"n", s.questions},
+           {"choices", flags.choices},
+           {"accuracy", s.accuracy.mean},
+           {"ci95", {s.accuracy.low, s.accuracy.high}},
+           {"accuracy_norm", s.accuracy_norm.mean},
+           {"ci95_norm", {s.accuracy_norm.low, s.accuracy_norm.high}},
+           {"tokens_per_s", run.tokens_per_s}};
+  add_place(setup.place, out);
+  return json_text(out);
 }
 
 int answer(EvalFlags flags) {
@@ -119,6 +129,7 @@ int answer(EvalFlags flags) {
 struct TextScore {
   Perplexity score;
   PrecisionPlan plan;
+  Place place;
   double seconds = 0;
 };
 
@@ -144,11 +155,11 @@ Result<TextScore> score_text(const EvalFlags& flags) {
   HB_ASSIGN(const TextModel text, open_text_model(path));
   const auto prompt = raw_prompt(text, *bytes);
   HB_TRY(prompt.status().with_context("--text " + quote(flags.text)));
-  HB_ASSIGN(const std::shared_ptr<Model> model, load_model(path, flags.model));
+  HB_ASSIGN(std::shared_ptr<Model> model, load_model(path, flags.model));
   HB_TRY(check_window(flags, window, prompt->tokens.size(), model->summary().context));
   ModelOptions options = flags.model;
   if (options.ctx.empty()) options.ctx = std::to_string(window);
-  HB_ASSIGN(const auto engine, make_engine(model, options, 1));
+  HB_ASSIGN(const auto engine, open_engine(path, options, model, 1));
   ProgressBar bar("scoring", stderr, stderr_is_terminal() && !flags.quiet);
   hold_interrupts();
   const Stopwatch clock;
@@ -158,7 +169,9 @@ Result<TextScore> score_text(const EvalFlags& flags) {
   });
   bar.finish();
   HB_TRY(score.status());
-  return TextScore{*score, model->plan(), clock.seconds()};
+  const double seconds = clock.seconds();
+  HB_ASSIGN(Place place, place_of(options, *model));
+  return TextScore{*score, model->plan(), std::move(place), seconds};
 }
 
 int score(const EvalFlags& flags) {
@@ -177,9 +190,9 @@ int score(const EvalFlags& flags) {
                ? kDone
                : fail_output();
   }
-  const Json out{
-      {"task", "perplexity"}, {"plan", plan_to_text(result->plan)}, {"windows", s.windows}, {"tokens", s.tokens},
-      {"nats", s.nats},       {"perplexity", s.perplexity},         {"tokens_per_s", rate}};
+  Json out{{"task", "perplexity"}, {"plan", plan_to_text(result->plan)}, {"windows", s.windows}, {"tokens", s.tokens},
+           {"nats", s.nats},       {"perplexity", s.perplexity},         {"tokens_per_s", rate}};
+  add_place(result->place, out);
   return write_out(json_text(out)) ? kDone : fail_output();
 }
 

@@ -153,7 +153,8 @@ void add_machine_flags(Flags& flags, EvalFlags& o) {
   flags.flag("-q,--quiet", o.quiet, "No progress");
   add_load_flags(flags, o.model);
   add_context_flag(flags, o.model);
-  add_device_flag(flags, o.model, "cpu, cuda or auto");
+  o.model.device = "cpu";
+  add_device_flag(flags, o.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can run the model");
 }
 
 void add_code_flags(Flags& flags, EvalFlags& o) {
@@ -209,8 +210,8 @@ Result<EvalSetup> prepare_eval(const EvalFlags& flags, SharedSandbox sandbox) {
   ModelOptions engine = flags.model;
   HB_ASSIGN(const int64_t context, choose_context(flags, setup));
   engine.ctx = std::to_string(context);
-  HB_ASSIGN(setup.device, chosen_device(engine));
-  HB_ASSIGN(setup.engine, make_engine(setup.model, engine, setup.form ? 1 : flags.concurrent));
+  HB_ASSIGN(setup.engine, open_engine(path, engine, setup.model, setup.form ? 1 : flags.concurrent));
+  HB_ASSIGN(setup.place, place_of(engine, *setup.model));
   return setup;
 }
 
@@ -226,7 +227,7 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   Json out{{"halfbyte_eval", 2},
            {"model", setup.model->summary().path},
            {"plan", Json::parse(plan_to_json(setup.model->plan()))},
-           {"kernels", setup.model->summary().kernels},
+           {"kernels", setup.place.kernels},
            {"questions", setup.questions_path},
            {"n", setup.questions.size()},
            {"first", setup.questions.front().id},
@@ -249,7 +250,10 @@ std::string settings_json(const EvalFlags& flags, const EvalSetup& setup) {
   if (s.marker_penalty != 0) out["marker_penalty"] = as_typed(s.marker_penalty);
   if (flags.length.stop_on_loop) out["stop_on_loop"] = true;
   if (flags.keep_tokens) out["keep_tokens"] = true;
-  if (setup.device != "cpu") out["device"] = setup.device;
+  if (setup.place.device != "cpu") {
+    out["device"] = setup.place.device;
+    out["device_name"] = setup.place.name;
+  }
   if (setup.form) out["choices"] = flags.choices;
   if (setup.sandbox) out["sandbox"] = setup.sandbox->isolation();
   return out.dump();

@@ -49,7 +49,8 @@ struct EvalFlags : DrawingFlags {
 
 // Everything that a run needs once its flags are read.
 struct EvalSetup {
-  std::string questions_path, task, device;  // device: cpu or cuda
+  std::string questions_path, task;
+  Place place;  // where the model runs
   std::vector<Question> questions;
   TextModel text;
   std::shared_ptr<Model> model;

@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "base/cpu_features.h"
 #include "base/quote.h"
 #include "base/quote_path.h"
-#include "engine/cuda_api.h"
 #include "eval_commands.h"
 #include "eval_report.h"
 #include "halfbyte/version.h"
@@ -165,11 +163,8 @@ class MadeFolder {
 };
 
 // What the answers were computed by, on which they depend.
-Result<std::string> hardware_text(const EvalSetup& setup) {
-  if (setup.device == "cpu")
-    return fmt::format("device cpu ({}), kernels {}", cpu_model_name(), setup.model->summary().kernels);
-  HB_ASSIGN(const std::string devices, cuda_devices_text());
-  return fmt::format("device {} ({})", setup.device, devices.substr(0, devices.find('\n')));
+std::string hardware_text(const EvalSetup& setup) {
+  return fmt::format("device {} ({}), kernels {}", setup.place.device, setup.place.name, setup.place.kernels);
 }
 
 std::vector<bool> symbols_of(const Tokenizer& tokenizer) {
@@ -256,7 +251,7 @@ class Sweep {
     first.keep_tokens = flags_.forced > 0;
     HB_ASSIGN(EvalSetup reference, prepare_eval(first, sandbox_));
     HB_TRY(check_token_ids(first, reference, variants.front()));
-    HB_ASSIGN(hardware_, hardware_text(reference));
+    hardware_ = hardware_text(reference);
     HB_ASSIGN(const EvalRun texts, run_eval(first, reference, label(task, variants.front())));
     report.tasks.push_back({title_of(task, reference), {}});
     results_.emplace_back();

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/cpu_features.h"
 #include "base/progress.h"
 #include "base/quote.h"
 #include "base/size_text.h"
@@ -54,6 +55,20 @@ bool is_cuda_name(const std::string& kernels) {
   return !kernels.empty() && cuda::forced_kernels_named(kernels).ok();
 }
 
+// " (from HALFBYTE_KERNELS)" where nobody typed it.
+std::string kernels_origin(const ModelOptions& options) {
+  const char* variable = std::getenv("HALFBYTE_KERNELS");
+  return variable != nullptr && options.kernels == variable ? " (from HALFBYTE_KERNELS)" : "";
+}
+
+// --device auto takes the CPU although a device is there: said once, however many models are loaded.
+void note_unused_device() {
+  static bool said = false;
+  if (said) return;
+  said = true;
+  if (const std::string why = unusable_cuda_device(); !why.empty()) note("on the CPU: " + why);
+}
+
 // The CPU's names and the CUDA devices' have nothing in common.
 Result<std::string> kernels_named(const std::string& name) {
   if (is_cuda_name(name)) return name;
@@ -78,6 +93,7 @@ void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kern
       ->check(readable(parse_plan));
   flags.option("--kv", options.kv, "Format of the KV cache, whatever the plan says: f32, bf16, fp8, nvfp4, e1m2")
       ->check(readable(parse_kv));
+  options.kernels_flag = kernels_flag;
   flags
       .option_as(kernels_flag, options.kernels,
                  "Force an implementation: ref, avx2, avxvnni, avx512, amx; on a CUDA device ring, stages, portable "
@@ -99,6 +115,7 @@ void add_device_flag(Flags& flags, ModelOptions& options, const std::string& hel
                ? ""
                : fmt::format("is {}, expected auto, cpu or cuda", quote(text));
   };
+  options.has_device_flag = true;
   flags.option("--device", options.device, help)->capture_default_str()->check(CLI::Validator(check, ""));
 }
 
@@ -113,13 +130,17 @@ Result<std::string> chosen_device(const ModelOptions& options) {
   if (options.device.empty() || options.device == "cpu") {
     if (cuda_kernels)
       return invalid_argument(
-          fmt::format("--kernels is {}, which CUDA devices have; choose --device cuda, or one of the CPU's",
-                      quote(options.kernels)));
+          fmt::format("{} is {}{}, which CUDA devices have; {}", options.kernels_flag, quote(options.kernels),
+                      kernels_origin(options),
+                      options.has_device_flag
+                          ? "choose --device cuda, or one of the CPU's: ref, avx2, avxvnni, avx512, amx"
+                          : "this command looks at the CPU, choose one of its: ref, avx2, avxvnni, avx512, amx"));
     return std::string("cpu");
   }
   if (options.device == "auto" && !cuda_kernels)
     return std::string(options.kernels.empty() && cuda_usable().ok() ? "cuda" : "cpu");
-  HB_TRY(force_cuda_kernels(options.kernels).with_context("--kernels with a CUDA device"));
+  HB_TRY(force_cuda_kernels(options.kernels)
+             .with_context(options.kernels_flag + kernels_origin(options) + " with a CUDA device"));
   HB_TRY(cuda_usable());
   return std::string("cuda");
 }
@@ -145,6 +166,7 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
     HB_ASSIGN(load.kv, parse_kv(options.kv));
   }
   HB_ASSIGN(const std::string device, chosen_device(options));
+  if (options.device == "auto" && device == "cpu" && options.kernels.empty()) note_unused_device();
   load.kernels = device == "cuda" ? "ref" : options.kernels;
   load.threads = options.threads;
   return load;
@@ -172,6 +194,43 @@ Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, 
   return Engine::create(std::move(model), engine);
 }
 
+Result<std::unique_ptr<Engine>> open_engine(const std::string& path, ModelOptions& options,
+                                            std::shared_ptr<Model>& model, int batch) {
+  auto engine = make_engine(model, options, batch);
+  const bool may_fall_back = options.device == "auto" && engine.status().code() == StatusCode::kUnsupported;
+  if (!may_fall_back) return engine;
+  HB_ASSIGN(const std::string device, chosen_device(options));
+  if (device != "cuda" || is_cuda_name(options.kernels)) return engine;
+  note("on the CPU: " + engine.status().message());
+  options.device = "cpu";
+  model.reset();
+  HB_ASSIGN(model, load_model(path, options));
+  return make_engine(model, options, batch);
+}
+
+std::string Place::device_text() const {
+  return fmt::format("{}: {}", device, name) + (why_cpu.empty() ? "" : fmt::format(" ({})", why_cpu));
+}
+
+std::string Place::kernels_text() const {
+  return detail.empty() ? kernels : fmt::format("{} ({})", kernels, detail);
+}
+
+Result<Place> place_of(const ModelOptions& options, const Model& model) {
+  HB_ASSIGN(const std::string device, chosen_device(options));
+  if (device == "cuda") {
+    HB_ASSIGN(const CudaPlace cuda, cuda_place());
+    return Place{device, cuda.device, cuda.kernels, cuda.detail, ""};
+  }
+  Place place{device, cpu_model_name(), model.summary().kernels, "", ""};
+  if (options.device != "auto") return place;
+  // What was found; what to do about it is in the note, where something is there.
+  const std::string why = cuda_usable().message();
+  place.why_cpu = options.kernels.empty() ? why.substr(0, why.find("; "))
+                                          : fmt::format("{} {}", options.kernels_flag, options.kernels);
+  return place;
+}
+
 std::string plan_text(const PrecisionPlan& plan) {
   std::string text = fmt::format("{} ({} weights, {} activations, {} KV", plan.preset, name_of(plan.linear.weights),
                                  name_of(plan.linear.activations), name_of(plan.kv));
@@ -179,7 +238,7 @@ std::string plan_text(const PrecisionPlan& plan) {
   return text + ")";
 }
 
-std::string model_table(const Model& model, int64_t context) {
+std::string model_table(const Model& model, int64_t context, const Place& place) {
   const ModelSummary& s = model.summary();
   std::string out;
   const auto row = [&](std::string_view name, const std::string& value) {
@@ -192,7 +251,8 @@ std::string model_table(const Model& model, int64_t context) {
                              format_bytes(s.decode_bytes_per_token), s.load_seconds));
   row("context", fmt::format("{} tokens, KV cache {}", context,
                              format_bytes(static_cast<uint64_t>(context) * s.kv_bytes_per_token)));
-  row("kernels", s.kernels);
+  row("device", place.device_text());
+  row("kernels", place.kernels_text());
   for (const std::string& n : s.notes) row("note", n);
   return out;
 }

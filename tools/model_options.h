@@ -15,6 +15,8 @@ struct ModelOptions {
   std::string model, plan, kv, kernels, ctx;
   std::string device;  // "", "cpu", "cuda", "auto"
   int threads = 0;
+  std::string kernels_flag = "--kernels";  // what it is called here
+  bool has_device_flag = false;
 };
 
 inline constexpr char kModelHelp[] =
@@ -36,6 +38,20 @@ void add_device_flag(Flags& flags, ModelOptions& options, const std::string& hel
 // "cpu" or "cuda": what the flag means here. "auto" is a CUDA device where one can be used.
 Result<std::string> chosen_device(const ModelOptions& options);
 
+// Where a model runs, which its tokens depend on.
+struct Place {
+  std::string device;   // "cpu", "cuda"
+  std::string name;     // the processor's or the device's
+  std::string kernels;  // the CPU's, or ring, stages, portable
+  std::string detail;   // of a device: the kernel of each operation
+  std::string why_cpu;  // why --device auto took no CUDA device; "" where it was not asked
+  // "cuda: NVIDIA H200", with the reason why it is the CPU.
+  std::string device_text() const;
+  std::string kernels_text() const;
+};
+// `model`: loaded with these options.
+Result<Place> place_of(const ModelOptions& options, const Model& model);
+
 // Plan, cache format, kernels and threads from the flags. For a CUDA device the weights stay in their normal form.
 Result<LoadOptions> load_options(const ModelOptions& options);
 // With a progress bar on a terminal; Ctrl-C gives kCancelled.
@@ -43,10 +59,14 @@ Result<std::shared_ptr<Model>> load_model(const std::string& path, const ModelOp
 // An engine for `batch` requests at once.
 Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, const ModelOptions& options, int batch,
                                             bool stage_times = false);
+// The same for a model that load_model() gave for these options. With --device auto one that a CUDA device's kernels do not have is
+// loaded again for the CPU, with a note; `options.device` is "cpu" then.
+Result<std::unique_ptr<Engine>> open_engine(const std::string& path, ModelOptions& options,
+                                            std::shared_ptr<Model>& model, int batch);
 
 // "w4a16 (nvfp4 weights, bf16 activations, bf16 KV)".
 std::string plan_text(const PrecisionPlan& plan);
-// A few lines about a loaded model: format, plan, memory, kernels, context.
-std::string model_table(const Model& model, int64_t context);
+// A few lines about a loaded model: format, plan, memory, context, device, kernels.
+std::string model_table(const Model& model, int64_t context, const Place& place);
 
 }  // namespace halfbyte::tools

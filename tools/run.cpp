@@ -48,6 +48,9 @@ std::string result_json(const Chat& chat, const Completion& c) {
   Json out;
   out["model"] = chat.model->summary().path;
   out["plan"] = plan_to_text(chat.model->plan());
+  out["device"] = chat.place.device;
+  out["device_name"] = chat.place.name;
+  out["kernels"] = chat.place.kernels;
   out["prompt_tokens"] = c.prompt_tokens;
   out["completion_tokens"] = c.token_ids.size();
   out["reasoning_tokens"] = c.reasoning_tokens;
@@ -147,8 +150,8 @@ int run(const RunOptions& options) {
   if (!chat.ok()) return fail(chat.status());
   const UnreadStdin unread("prompt", warns_of_stdin(options));
   if (options.verbose || (stderr_is_terminal() && !options.quiet)) {
-    print_err(fmt::format("{}  {:<9} {}\n", model_table(*chat->model, chat->engine->metrics().context), "sampling",
-                          sampling_line(*chat)));
+    print_err(fmt::format("{}  {:<9} {}\n", model_table(*chat->model, chat->engine->metrics().context, chat->place),
+                          "sampling", sampling_line(*chat)));
   } else if (!chat->policy_source.empty() && !options.quiet) {
     note(sampling_line(*chat));
   }

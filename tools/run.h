@@ -40,6 +40,7 @@ struct Chat {
   CompletionOptions completion;
   ChatRenderOptions render;
   std::string system;
+  Place place;                // where it runs
   std::string policy_source;  // where a policy's numbers come from
 };
 

@@ -107,9 +107,9 @@ class Session {
   }
 
   void show() const {
-    print_err(fmt::format("{}  {:<9} {}\n  {:<9} {}\n", model_table(*chat_.model, chat_.engine->metrics().context),
-                          "system", chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling",
-                          sampling_line(chat_)));
+    print_err(fmt::format(
+        "{}  {:<9} {}\n  {:<9} {}\n", model_table(*chat_.model, chat_.engine->metrics().context, chat_.place), "system",
+        chat_.system.empty() ? "(the template's own)" : chat_.system, "sampling", sampling_line(chat_)));
   }
 
   Status set(std::string_view text) {

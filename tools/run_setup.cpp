@@ -49,20 +49,11 @@ SamplingParams sampling_of(const RunOptions& options, const GenerationConfig& ma
   return p;
 }
 
-// Model and engine. With --device auto a model that a CUDA device's kernels do not have runs on the CPU, and says so.
-Status load_engine(const std::string& path, const ModelOptions& options, int batch, Chat& chat) {
+Status load_engine(const std::string& path, ModelOptions options, int batch, Chat& chat) {
   HB_ASSIGN(chat.model, load_model(path, options));
-  auto engine = make_engine(chat.model, options, batch);
-  if (engine.ok()) {
-    chat.engine = std::move(engine).value();
-    return {};
-  }
-  const bool may_fall_back = options.device == "auto" && engine.status().code() == StatusCode::kUnsupported;
-  if (!may_fall_back || chosen_device(options).value() != "cuda") return engine.status();
-  note("on the CPU: " + engine.status().message());
-  ModelOptions on_cpu = options;
-  on_cpu.device = "cpu";
-  return load_engine(path, on_cpu, batch, chat);
+  HB_ASSIGN(chat.engine, open_engine(path, options, chat.model, batch));
+  HB_ASSIGN(chat.place, place_of(options, *chat.model));
+  return {};
 }
 
 }  // namespace

@@ -131,13 +131,13 @@ Result<std::unique_ptr<Engine>> open_other(const TraceOptions& options, const Ch
   other.plan = options.compare;
   if (!options.reference.empty()) other.model = options.reference;
   HB_ASSIGN(const std::string path, model_path(other.model));
-  HB_ASSIGN(const std::shared_ptr<Model> model, load_model(path, other));
+  HB_ASSIGN(std::shared_ptr<Model> model, load_model(path, other));
   for (const std::string& n : model->summary().notes) note("--compare: " + n);
   const int64_t vocab = chat.model->summary().vocab;
   if (model->summary().vocab != vocab)
     return invalid_argument(fmt::format("--compare: {} has a vocabulary of {} tokens, the traced model {}", path,
                                         model->summary().vocab, vocab));
-  return make_engine(model, other, 1);
+  return open_engine(path, other, model, 1);
 }
 
 Result<Outputs> open_outputs(const TraceOptions& options, const Chat& chat) {

@@ -17,6 +17,12 @@ Status absent() {
 Status cuda_usable() {
   return absent();
 }
+Result<CudaPlace> cuda_place() {
+  return absent();
+}
+std::string unusable_cuda_device() {
+  return "";
+}
 Result<std::vector<CudaDeviceEntry>> cuda_device_entries() {
   return absent();
 }

@@ -17,6 +17,17 @@ struct ModelConfig;
 // Ok when device 0 can run the kernels; else why not.
 Status cuda_usable();
 
+// Device 0 where it can run the kernels, with what it runs; else as cuda_usable().
+struct CudaPlace {
+  std::string device;   // "NVIDIA H200"
+  std::string kernels;  // "ring", "stages" or "portable" (kernels/cuda/kernel_set.h, family_name)
+  std::string detail;   // the kernel of each operation, a line for people
+};
+Result<CudaPlace> cuda_place();
+
+// Why the device or driver that is there cannot be used; "" where it can, and where there is none.
+std::string unusable_cuda_device();
+
 // A device that the driver shows.
 struct CudaDeviceEntry {
   int index = 0;
@@ -64,7 +75,7 @@ struct CudaGapReport {
   uint64_t ahead = 0, ahead_unused = 0, waits = 0;  // EngineMetrics of the whole loop, prompts among it
 };
 struct CudaDecodeReport {
-  std::string device;
+  CudaPlace place;
   int driver = 0, runtime = 0;     // e.g. 13000
   int sm_mhz = 0, memory_mhz = 0;  // right after the loop; 0: not known
   std::vector<double> step_ms;     // by the device's clock, end of a step to end of the next

@@ -2,7 +2,7 @@
 #include <chrono>
 
 #include "decode/reset.h"
-#include "engine/cuda_api.h"
+#include "engine/cuda_devices.h"
 #include "engine/cuda_runner.h"
 #include "engine/cuda_supported.h"
 #include "engine/scheduler.h"
@@ -148,7 +148,7 @@ Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& o) {
   HB_ASSIGN(const ModelSource source, synthetic_source(o.shape));
   HB_ASSIGN(const ModelConfig config, make_model_config(source.config, source.generation));
   CudaDecodeReport report;
-  report.device = device.name;
+  report.place = place_of(device);
   report.driver = device.driver;
   report.runtime = device.runtime;
   HB_ASSIGN(report.read_gbps, cuda::measure_read_gbps(kReadBytes, device.multiprocessors));

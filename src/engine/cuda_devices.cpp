@@ -68,6 +68,23 @@ Status cuda_usable() {
   return cuda::usable_device(0).status();
 }
 
+Result<CudaPlace> cuda_place() {
+  HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
+  return place_of(device);
+}
+
+std::string unusable_cuda_device() {
+  if (!cuda::driver_is_there()) return "";
+  const Status usable = cuda_usable();
+  if (usable.ok()) return "";
+  const auto all = cuda::devices();
+  return all.ok() && all->empty() ? "" : usable.message();
+}
+
+CudaPlace place_of(const cuda::DeviceInfo& device) {
+  return {device.name, std::string(cuda::family_name(device.kernels)), cuda::describe(device.kernels)};
+}
+
 Status force_cuda_kernels(const std::string& name) {
   HB_ASSIGN(const cuda::ForcedKernels forced, cuda::forced_kernels_named(name));
   cuda::force_kernels(forced);

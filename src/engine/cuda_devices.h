@@ -10,4 +10,6 @@ namespace halfbyte {
 // and build; else those of the rule. Results are the same.
 void use_measured_linears(const cuda::DeviceInfo& device);
 
+CudaPlace place_of(const cuda::DeviceInfo& device);
+
 }  // namespace halfbyte

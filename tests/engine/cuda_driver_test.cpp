@@ -16,6 +16,7 @@ TEST(CudaDriver, TooOldIsSaidWithBothVersions) {
   EXPECT_EQ(usable.code(), StatusCode::kUnsupported);
   EXPECT_NE(usable.message().find("the driver is for CUDA 11.4, this program needs 1"), std::string::npos)
       << usable.message();
+  EXPECT_EQ(unusable_cuda_device(), usable.message()) << "a driver is there, so --device auto says why it is not used";
   const auto text = cuda_devices_text();
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.status().message(), usable.message());

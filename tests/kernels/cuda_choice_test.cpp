@@ -65,6 +65,14 @@ TEST(CudaKernelSet, CanBeForced) {
   EXPECT_NE(refused.status().message().find("99 KiB of shared memory"), std::string::npos);
 }
 
+TEST(CudaKernelSet, FamilyIsTheNameThatForcesIt) {
+  EXPECT_EQ(family_name(set_of(kH200)), "ring");
+  EXPECT_EQ(family_name(set_of(kH200, ForcedKernels::kStages)), "stages");
+  EXPECT_EQ(family_name(set_of(kH200, ForcedKernels::kPortable)), "portable");
+  EXPECT_EQ(family_name(set_of(kBlackwellCard)), "portable");
+  EXPECT_EQ(family_name(set_of(kA100, ForcedKernels::kStages)), "portable");
+}
+
 TEST(CudaKernelSet, NamesAreListedWhenOneIsWrong) {
   EXPECT_EQ(*forced_kernels_named(""), ForcedKernels::kNone);
   EXPECT_EQ(*forced_kernels_named("ring"), ForcedKernels::kRing);

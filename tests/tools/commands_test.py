@@ -167,6 +167,25 @@ def test_an_option_without_effect_is_refused(halfbyte, model, args, words):
         assert word in r.err, r.err
 
 
+# On any machine: a CPU's kernels choose the CPU.
+def test_where_a_model_ran_is_said(halfbyte, model):
+    cpu = json.loads(halfbyte("inspect", "--devices", "--json").out)["cpu"]["name"]
+    table = halfbyte("run", model, "Hi", "-v", "--kernels", "ref", "--max-tokens", 2).err
+    assert f"  device    cpu: {cpu} (--kernels ref)\n  kernels   ref\n" in table
+    assert f"  device    cpu: {cpu}\n" in halfbyte("run", model, "Hi", "-v", "--device", "cpu", "--max-tokens", 2).err
+    out = json.loads(halfbyte("run", model, "Hi", "--json", "--kernels", "ref", "--max-tokens", 2).out)
+    assert (out["device"], out["device_name"], out["kernels"]) == ("cpu", cpu, "ref")
+
+
+def test_kernels_of_a_device_name_the_commands_own_options(halfbyte, model):
+    r = halfbyte("inspect", model, "--use-kernels", "ring")
+    assert r.code == 2 and r.err.startswith("error: --use-kernels is 'ring', which CUDA devices have; ") and "--device" not in r.err
+    r = halfbyte("inspect", model, env=clean_environment(HALFBYTE_KERNELS="portable"))
+    assert r.code == 2 and "--use-kernels is 'portable' (from HALFBYTE_KERNELS)" in r.err
+    r = halfbyte("run", model, "Hi", "--device", "cpu", env=clean_environment(HALFBYTE_KERNELS="portable"))
+    assert r.code == 2 and "--kernels is 'portable' (from HALFBYTE_KERNELS)" in r.err and "--device cuda" in r.err
+
+
 def test_a_variable_that_has_no_effect_here_is_passed_over(halfbyte, model):
     assert halfbyte("inspect", model, env=clean_environment(HALFBYTE_CTX="64", HALFBYTE_BATCH="2")).code == 0
     assert halfbyte("run", model, "Hi", "-v", env=clean_environment(HALFBYTE_QUIET="1")).code == 0
@@ -209,7 +228,7 @@ def test_bench_json(halfbyte, model):
     r = halfbyte("bench", model, "--json", *BENCH)
     assert r.code == 0 and r.err == ""
     out = json.loads(r.out)
-    assert list(out) == ["machine", "cases"] and list(out["machine"]) == ["cpu", "threads", "read_GBps"]
+    assert list(out) == ["machine", "version", "commit", "plan", "kernels", "cases"] and list(out["machine"]) == ["cpu", "threads", "read_GBps"]
     assert out["machine"]["read_GBps"] > 0
     assert [c["name"] for c in out["cases"]] == ["prompt 8", "decode batch 1 at 16"]
     for case in out["cases"]:

@@ -236,6 +236,10 @@ def test_a_file_of_something_else_is_no_results_file(halfbyte, answerer, questio
     assert notes.read_text() == "# my notes\nmore\n"
 
 
+def test_help_says_where_it_runs(halfbyte):
+    assert any(f"--device TEXT{default}" in halfbyte("eval", "--help").out for default in ("=cpu", " [cpu]"))
+
+
 # What perplexity reads; of every other flag that there is, now or later, it says that it has no effect.
 READ_BY_PERPLEXITY = {"--task", "--text", "--window", "--quiet", "--plan", "--kv", "--kernels", "--threads", "--ctx", "--device", "--json", "--help"}
 

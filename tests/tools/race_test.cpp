@@ -40,9 +40,11 @@ TEST(Race, ResultsNameBothRates) {
   o.steps = 10;
   o.batch = 2;
   CudaDecodeReport r;
-  r.device = "a device";
+  r.place = {"a device", "portable", "the kernel of each operation"};
   EXPECT_NE(race_result(o, r, lanes(2), false).find("w4a16 is 2.00 times as fast as bf16"), std::string::npos);
+  EXPECT_NE(race_result(o, r, lanes(2), false).find("2 sequences, a device, kernels portable"), std::string::npos);
   const std::string json = race_result(o, r, lanes(2), true);
+  EXPECT_NE(json.find("\"kernels\": \"portable\""), std::string::npos) << json;
   EXPECT_NE(json.find("\"ratio\": 2.0"), std::string::npos) << json;
   EXPECT_NE(json.find("\"tokens_per_s\": 1000.0"), std::string::npos) << json;
 }

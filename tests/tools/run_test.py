@@ -30,7 +30,7 @@ def test_json_object(halfbyte, model):
     r = halfbyte("run", model, "Hi", "--json", "--seed", 7)
     assert r.code == 0 and r.err == ""
     out = json.loads(r.out)
-    assert list(out) == ["model", "plan", "prompt_tokens", "completion_tokens", "reasoning_tokens", "text", "reasoning", "token_ids",
+    assert list(out) == ["model", "plan", "device", "device_name", "kernels", "prompt_tokens", "completion_tokens", "reasoning_tokens", "text", "reasoning", "token_ids",
                          "finish_reason", "seed", "timing"]
     assert list(out["timing"]) == ["load_s", "prefill_s", "decode_s", "prefill_tokens_per_s", "decode_tokens_per_s"]
     ids = tiny_chat.token_ids()

@@ -33,6 +33,11 @@ Status check(cudaError_t code, const char* what) {
   return internal_error(text);
 }
 
+bool driver_is_there() {
+  int driver = 0;
+  return cudaDriverGetVersion(&driver) == cudaSuccess && driver != 0;
+}
+
 Result<std::vector<DeviceInfo>> devices() {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
@@ -44,7 +49,9 @@ Result<std::vector<DeviceInfo>> devices() {
     if (found == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
         cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
       // The runtime calls an absent driver an old one.
-      text = driver == 0 ? std::string("no CUDA device can be used: there is no CUDA driver")
+      text = driver == 0 ? std::string(
+                               "no CUDA device can be used: there is no CUDA driver; install NVIDIA's, or run on the "
+                               "CPU (--device cpu)")
                          : text + "; the driver is for CUDA " + version_text(driver) + ", this program needs " +
                                version_text(runtime) + ": update the driver, or run on the CPU (--device cpu)";
     }

@@ -70,6 +70,10 @@ Result<KernelSet> kernel_set(const DeviceFacts& device, ForcedKernels forced) {
   return set;
 }
 
+std::string_view family_name(const KernelSet& set) {
+  return set.clusters ? linear_kernel_name(set.linear) : "portable";
+}
+
 std::string describe(const KernelSet& set) {
   std::string text = "linears of decode: " + std::string(linear_kernel_name(set.linear)) + " (NVFP4, MXFP4), " +
                      (set.ring ? "ring" : "registers") + " (BF16); prompts: " + (set.wgmma ? "wgmma" : "mma.sync") +

@@ -54,6 +54,9 @@ struct KernelSet {
 // kUnsupported: the device cannot run what is forced, or is older than 8.0.
 Result<KernelSet> kernel_set(const DeviceFacts& device, ForcedKernels forced);
 
+// "ring" or "stages", the linear's kernel, where the others are the fast ones, else "portable": with the device's name all that
+// the last bits of a prompt depend on.
+std::string_view family_name(const KernelSet& set);
 // A line for people: the kernel of each operation.
 std::string describe(const KernelSet& set);
 

@@ -49,6 +49,8 @@ struct DeviceInfo {
   KernelSet kernels;            // that would run there
   std::string unusable;         // why none can; empty: they can
 };
+// Whether a driver is there, of whatever age.
+bool driver_is_there();
 // Every device that the driver shows. kUnsupported when there is no driver or it is too old, with the driver's words.
 Result<std::vector<DeviceInfo>> devices();
 // The device, made the one in use, with its kernels made the active ones; or kUnsupported that says what was found.
