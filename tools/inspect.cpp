@@ -321,9 +321,9 @@ Status check_form(const InspectOptions& options, const CLI::App& app) {
   if (options.measure && !options.devices) return invalid_argument("--measure goes with --devices");
   if (options.table && !options.devices) return invalid_argument("--table goes with --devices");
   if (options.measure)
-    return refuse_unused(app, "with --measure",
-                         {"OTHER", "--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--use-kernels",
-                          "--threads", "--table", "--json"});
+    return refuse_unused(
+        app, "with --measure",
+        {"OTHER", "--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--use-kernels", "--threads", "--table"});
   if (options.devices) return refuse_unused(app, "with --devices", of_models);
   if (options.kernels_table)
     return refuse_unused(app, "with --kernels, which lists them (--use-kernels forces some)", of_models);
@@ -354,17 +354,18 @@ Result<std::vector<ModelConfig>> measured_models(const std::string& model) {
   return out;
 }
 
-int run_measure(const std::string& model) {
+// With --json the devices as --devices --table --json prints them, the new times among them.
+int run_measure(const std::string& model, bool json) {
   const auto models = measured_models(model);
   if (!models.ok()) return fail(models.status());
   const auto text = measure_cuda_linears(*models);
   if (!text.ok()) return fail(text.status());
-  return write_out(*text) ? kDone : fail_output();
+  return write_out(json ? json_text(devices_json(/*table=*/true)) : *text) ? kDone : fail_output();
 }
 
 int run(const InspectOptions& options, const CLI::App& app) {
   if (const Status s = check_form(options, app); !s.ok()) return fail(s);
-  if (options.measure) return run_measure(options.model.model);
+  if (options.measure) return run_measure(options.model.model, options.json);
   if (options.devices) {
     const auto text = options.json ? json_text(devices_json(options.table)) : devices_text(options.table);
     return write_out(text) ? kDone : fail_output();

@@ -125,7 +125,7 @@ def test_inspect_compares_other_shapes_in_line(halfbyte, model, tmp_path):
     (["inspect", "--devices", "--kernels"], ["one of them"]),
     (["inspect", "--measure"], ["--measure goes with --devices"]),
     (["inspect", "MODEL", "--table"], ["--table goes with --devices"]),
-    (["inspect", "--devices", "--measure", "--json"], ["--json has no effect with --measure"]),
+    (["inspect", "--devices", "--measure", "--table"], ["--table has no effect with --measure"]),
     (["inspect", "--devices", "MODEL"], ["MODEL has no effect with --devices"]),
     (["inspect", "MODEL", "MODEL", "--fit"], ["--fit has no effect with two models"]),
     (["inspect", "MODEL", "MODEL", "--plan", "w4a4"], ["--plan has no effect with two models"]),
