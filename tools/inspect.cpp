@@ -255,8 +255,9 @@ Json cuda_json(bool table) {
   return out;
 }
 
-Json devices_json(bool table) {
-  const auto isa = choose_isa("");
+// `cpu_kernels`: those that are forced; "": the best here.
+Json devices_json(bool table, const std::string& cpu_kernels) {
+  const auto isa = choose_isa(cpu_kernels);
   return {{"cpu",
            {{"name", cpu_model_name()},
             {"threads", default_thread_count()},
@@ -264,8 +265,8 @@ Json devices_json(bool table) {
           {"cuda", cuda_json(table)}};
 }
 
-std::string devices_text(bool table) {
-  const auto isa = choose_isa("");
+std::string devices_text(bool table, const std::string& cpu_kernels) {
+  const auto isa = choose_isa(cpu_kernels);
   std::string text =
       fmt::format("cpu: {}, {}\n  runs the kernels {}\n", cpu_model_name(),
                   counted(static_cast<uint64_t>(default_thread_count()), "thread"), isa.ok() ? isa_name(*isa) : "none");
@@ -324,7 +325,9 @@ Status check_form(const InspectOptions& options, const CLI::App& app) {
     return refuse_unused(
         app, "with --measure",
         {"OTHER", "--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--use-kernels", "--threads", "--table"});
-  if (options.devices) return refuse_unused(app, "with --devices", of_models);
+  if (options.devices)
+    return refuse_unused(app, "with --devices",
+                         {"MODEL", "OTHER", "--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--threads"});
   if (options.kernels_table)
     return refuse_unused(app, "with --kernels, which lists them (--use-kernels forces some)", of_models);
   if (!options.other.empty())
@@ -332,6 +335,15 @@ Status check_form(const InspectOptions& options, const CLI::App& app) {
                          {"--fit", "--tensors", "--plan", "--kv", "--ctx", "--batch", "--use-kernels"});
   if (!options.fit) return refuse_unused(app, "without --fit", {"--ctx", "--batch"});
   return {};
+}
+
+// With the kernels that are forced, by the variable, too: they run in every command.
+int run_devices(const InspectOptions& options) {
+  std::string kernels = options.model.kernels;
+  if (force_cuda_kernels(kernels).ok()) kernels.clear();  // a CUDA device's
+  const auto text =
+      options.json ? json_text(devices_json(options.table, kernels)) : devices_text(options.table, kernels);
+  return write_out(text) ? kDone : fail_output();
 }
 
 // The model whose linears --measure times: MODEL, or three that are often run.
@@ -360,16 +372,13 @@ int run_measure(const std::string& model, bool json) {
   if (!models.ok()) return fail(models.status());
   const auto text = measure_cuda_linears(*models);
   if (!text.ok()) return fail(text.status());
-  return write_out(json ? json_text(devices_json(/*table=*/true)) : *text) ? kDone : fail_output();
+  return write_out(json ? json_text(devices_json(/*table=*/true, /*cpu_kernels=*/"")) : *text) ? kDone : fail_output();
 }
 
 int run(const InspectOptions& options, const CLI::App& app) {
   if (const Status s = check_form(options, app); !s.ok()) return fail(s);
   if (options.measure) return run_measure(options.model.model, options.json);
-  if (options.devices) {
-    const auto text = options.json ? json_text(devices_json(options.table)) : devices_text(options.table);
-    return write_out(text) ? kDone : fail_output();
-  }
+  if (options.devices) return run_devices(options);
   if (options.kernels_table)
     return write_out(options.json ? json_text(kernels_json()) : registry_text()) ? kDone : fail_output();
   const auto path = model_path(options.model.model);

@@ -177,6 +177,13 @@ def test_where_a_model_ran_is_said(halfbyte, model):
     assert (out["device"], out["device_name"], out["kernels"]) == ("cpu", cpu, "ref")
 
 
+def test_devices_show_the_kernels_that_are_forced(halfbyte):
+    assert "\n  runs the kernels ref\n" in halfbyte("inspect", "--devices", env=clean_environment(HALFBYTE_KERNELS="ref")).out
+    assert json.loads(halfbyte("inspect", "--devices", "--json", "--use-kernels", "ref").out)["cpu"]["kernels"] == "ref"
+    own = halfbyte("inspect", "--devices").out.splitlines()[1]
+    assert halfbyte("inspect", "--devices", env=clean_environment(HALFBYTE_KERNELS="portable")).out.splitlines()[1] == own
+
+
 def test_kernels_of_a_device_name_the_commands_own_options(halfbyte, model):
     r = halfbyte("inspect", model, "--use-kernels", "ring")
     assert r.code == 2 and r.err.startswith("error: --use-kernels is 'ring', which CUDA devices have; ") and "--device" not in r.err
