@@ -126,7 +126,6 @@ __device__ __forceinline__ void wgmma_m64k16_shared(float (&d)[64], uint64_t a, 
 }
 // clang-format on
 #undef HB_WGMMA_8
-#undef HB_WGMMA
 
 // --- a cluster of two thread blocks ---
 
@@ -143,14 +142,16 @@ __device__ __forceinline__ void mbarrier_arrive_at(uint32_t barrier, uint32_t ra
       "r"(rank)
       : "memory");
 }
-// To the same place of both blocks' shared memory; each block's barrier hears of it.
+// To the same place of both blocks' shared memory; each block's barrier hears of it. (Not for 12.0, which has no wgmma and
+// would do it slowly.)
 __device__ __forceinline__ void cp_async_bulk_both(uint32_t shared, const void* global, uint32_t bytes,
                                                    uint32_t barrier) {
-  asm volatile(
+  HB_WGMMA(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0],[%1],%2,[%3],%4;" ::
           "r"(shared),
       "l"(global), "r"(bytes), "r"(barrier), "h"(static_cast<uint16_t>(3))
       : "memory");
 }
 
+#undef HB_WGMMA
 }  // namespace halfbyte::cuda::ptx
