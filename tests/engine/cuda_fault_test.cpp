@@ -5,33 +5,11 @@
 #include "engine/runner.h"
 #include "halfbyte/engine.h"
 #include "kernels/cuda/ops.h"
-#include "model/synthetic.h"
 #include "support/cuda_device.h"
+#include "support/cuda_model.h"
 
 namespace halfbyte {
 namespace {
-
-std::shared_ptr<const Model> small_model() {
-  HfConfig c;
-  c.file = "the test model";
-  c.model_type = "llama";
-  c.hidden_size = 320;
-  c.intermediate_size = 712;
-  c.num_layers = 2;
-  c.num_heads = 6;
-  c.num_kv_heads = 2;
-  c.head_dim = 64;
-  c.vocab_size = 1031;
-  c.max_position_embeddings = 2048;
-  c.tie_word_embeddings = true;
-  LoadOptions options;
-  options.kernels = "ref";
-  options.threads = 2;
-  options.plan = *parse_plan("w4a16");
-  auto model = Model::from_source(synthetic_source(c, "llama"), options);
-  EXPECT_TRUE(model.ok()) << model.status().message();
-  return model.ok() ? *model : nullptr;
-}
 
 GenerateRequest request() {
   GenerateRequest r;
@@ -56,7 +34,7 @@ std::vector<TokenEvent> ends(Engine& engine) {
 
 TEST(CudaFault, EndsRequestsAndSaysSo) {
   HB_NEED_CUDA();
-  const auto model = small_model();
+  const auto model = testing::cuda_model("llama", "w4a16");
   ASSERT_NE(model, nullptr);
 
   // More than the device has: before anything is uploaded.

@@ -11,41 +11,15 @@
 #include "base/rng.h"
 #include "halfbyte/engine.h"
 #include "kernels/cuda/ops.h"
-#include "model/synthetic.h"
 #include "support/cuda_device.h"
+#include "support/cuda_model.h"
 
 namespace halfbyte {
 namespace {
 
-constexpr int32_t kVocab = 1031;
+using testing::cuda_model;
 
-HfConfig config_of(const std::string& model_type) {
-  HfConfig c;
-  c.file = "the test model";
-  c.model_type = model_type;
-  c.hidden_size = 320;
-  c.intermediate_size = 712;
-  c.num_layers = 3;
-  c.num_heads = 6;
-  c.num_kv_heads = 2;
-  c.head_dim = model_type == "qwen3" ? 128 : 64;
-  c.vocab_size = kVocab;
-  c.max_position_embeddings = 2048;
-  c.tie_word_embeddings = true;
-  return c;
-}
-
-std::shared_ptr<const Model> model_of(const std::string& model_type, const std::string& plan) {
-  LoadOptions options;
-  options.kernels = "ref";
-  options.threads = 2;
-  auto parsed = parse_plan(plan);
-  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
-  options.plan = *parsed;
-  auto model = Model::from_source(synthetic_source(config_of(model_type), model_type), options);
-  EXPECT_TRUE(model.ok()) << model.status().message();
-  return model.ok() ? *model : nullptr;
-}
+constexpr int32_t kVocab = testing::kCudaVocab;
 
 std::unique_ptr<Engine> engine_of(const std::shared_ptr<const Model>& model, const std::string& device,
                                   int64_t kv_tokens = 4096, int max_batch = 20, bool run_ahead = true) {
@@ -78,7 +52,7 @@ class CudaEngine : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CudaEngine, ScoresNearTheCpu) {
   HB_NEED_CUDA();
-  const auto model = model_of(GetParam().model_type, GetParam().plan);
+  const auto model = cuda_model(GetParam().model_type, GetParam().plan);
   ASSERT_NE(model, nullptr);
   const auto cpu = engine_of(model, "cpu"), cuda = engine_of(model, "cuda");
   ASSERT_TRUE(cpu != nullptr && cuda != nullptr);
@@ -164,7 +138,7 @@ std::vector<Trace> generate(Engine& engine, const std::vector<uint64_t>& indices
 // Alone, in batches of 2, 7 and 18, and through preemption: the same tokens and entropies, bit for bit.
 TEST(CudaEngine, TokensDoNotDependOnCompany) {
   HB_NEED_CUDA();
-  const auto model = model_of("qwen3", "w4a16");
+  const auto model = cuda_model("qwen3", "w4a16");
   ASSERT_NE(model, nullptr);
   const auto engine = engine_of(model, "cuda");
   ASSERT_NE(engine, nullptr);
@@ -191,7 +165,7 @@ uint64_t least_ahead(uint64_t most, uint64_t without_clusters) {
 // Passes of several groups of 16: the same bits as alone.
 TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
   HB_NEED_CUDA();
-  const auto model = model_of("llama", "w4a16");
+  const auto model = cuda_model("llama", "w4a16");
   ASSERT_NE(model, nullptr);
   const auto engine = engine_of(model, "cuda", 64 * 192, 64);
   ASSERT_NE(engine, nullptr);
@@ -206,7 +180,7 @@ TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
 // Where a token is drawn changes nothing.
 TEST(CudaEngine, HostAndDeviceDrawTheSame) {
   HB_NEED_CUDA();
-  const auto model = model_of("llama", "w4a16");
+  const auto model = cuda_model("llama", "w4a16");
   ASSERT_NE(model, nullptr);
   const auto engine = engine_of(model, "cuda");
   ASSERT_NE(engine, nullptr);
@@ -292,7 +266,7 @@ std::string text_of(const TokenEvent& e) {
 // Running ahead changes nothing: event for event the same, whatever happens between the steps, in a cache that is too small.
 TEST(CudaEngine, RunningAheadChangesNoToken) {
   HB_NEED_CUDA();
-  const auto model = model_of("llama", "w4a16");
+  const auto model = cuda_model("llama", "w4a16");
   ASSERT_NE(model, nullptr);
   uint64_t stopped = 0, unused = 0, preempted = 0;
   for (const uint64_t seed : {1u, 2u, 3u}) {
@@ -330,7 +304,7 @@ TEST(CudaEngine, RunningAheadChangesNoToken) {
 // 900 tokens in a row without waiting for the device to have nothing left, and nearly all of them begun a step early.
 TEST(CudaEngine, DecodesWithoutWaitingForTheDevice) {
   HB_NEED_CUDA();
-  const auto model = model_of("qwen3", "w4a16");
+  const auto model = cuda_model("qwen3", "w4a16");
   ASSERT_NE(model, nullptr);
   const auto engine = engine_of(model, "cuda");
   ASSERT_NE(engine, nullptr);
@@ -356,10 +330,10 @@ TEST(CudaEngine, RefusesWhatItDoesNotHave) {
   HB_NEED_CUDA();
   EngineOptions options;
   options.device = "cuda";
-  const auto kv = Engine::create(model_of("qwen3", "w4a16,kv=f32"), options);
+  const auto kv = Engine::create(cuda_model("qwen3", "w4a16,kv=f32"), options);
   ASSERT_FALSE(kv.ok());
   EXPECT_NE(kv.status().message().find("KV cache in f32"), std::string::npos) << kv.status().message();
-  const auto f32 = Engine::create(model_of("qwen3", "f32,kv=bf16"), options);
+  const auto f32 = Engine::create(cuda_model("qwen3", "f32,kv=bf16"), options);
   ASSERT_FALSE(f32.ok());
   EXPECT_NE(f32.status().message().find("choose another plan"), std::string::npos) << f32.status().message();
 }

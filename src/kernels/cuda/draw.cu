@@ -132,23 +132,15 @@ __device__ int greedy(DrawShared& shared, const float* logits, const Part& part,
   return first;
 }
 
-// A warp a chunk, lane j has the logits j mod 32 in ascending order; chunks are added by thread 0 of rank 0.
+// A warp a chunk; chunks are added by thread 0 of rank 0.
 __device__ float entropy_of(DrawShared& shared, const float* logits, const Part& part, float most, int vocab) {
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = static_cast<int>(threadIdx.x & 31);
   for (int chunk = warp; chunk < part.chunks; chunk += kDrawWarps) {
-    double z = 0, s = 0;
-    const int end = min(part.count, (chunk + 1) * kChunkLogits);
-    for (int i = chunk * kChunkLogits + lane; i < end; i += 32) {
-      const float d = logits[i] - most;
-      const float e = exp32(d);
-      z += static_cast<double>(e);
-      s += static_cast<double>(e) * static_cast<double>(e > 0.0f ? d : 0.0f);
-    }
-    z = fold_lanes(z);
-    s = fold_lanes(s);
+    const EntropySums sums =
+        entropy_sums(logits, chunk * kChunkLogits, min(part.count, (chunk + 1) * kChunkLogits), most);
     if (lane == 0) {
-      shared.chunk_z[chunk] = z;
-      shared.chunk_s[chunk] = s;
+      shared.chunk_z[chunk] = sums.z;
+      shared.chunk_s[chunk] = sums.s;
     }
   }
   cg::cluster_group cluster = cg::this_cluster();

@@ -75,21 +75,13 @@ __device__ int greedy(DrawRowShared& shared, const RowLogits& logits, float most
   return first;
 }
 
-// A warp a chunk, lane j has the logits j mod 32 in ascending order; chunks are added by thread 0, which alone has the result.
+// A warp a chunk; chunks are added by thread 0, which alone has the result.
 __device__ float entropy_of(DrawRowShared& shared, const RowLogits& logits, float most) {
   for (int chunk = this_warp(); chunk < logits.chunks(); chunk += kDrawWarps) {
-    double z = 0, s = 0;
-    for (int i = chunk * kChunkLogits + this_lane(); i < logits.chunk_end(chunk); i += 32) {
-      const float d = logits[i] - most;
-      const float e = exp32(d);
-      z += static_cast<double>(e);
-      s += static_cast<double>(e) * static_cast<double>(e > 0.0f ? d : 0.0f);
-    }
-    z = fold_lanes(z);
-    s = fold_lanes(s);
+    const EntropySums sums = entropy_sums(logits, chunk * kChunkLogits, logits.chunk_end(chunk), most);
     if (this_lane() == 0) {
-      shared.chunk_z[chunk] = z;
-      shared.chunk_s[chunk] = s;
+      shared.chunk_z[chunk] = sums.z;
+      shared.chunk_s[chunk] = sums.s;
     }
   }
   __syncthreads();

@@ -39,6 +39,23 @@ __device__ __forceinline__ double fold_lanes(double v) {
   return v;
 }
 
+// What a chunk of logits adds to Z = sum e and S = sum e d, where d = logit - most and e = exp(d): lane j has the logits j mod 32
+// in ascending order, then the lanes are folded. All lanes of a warp call it; lane 0 has the result.
+struct EntropySums {
+  double z, s;
+};
+template <class Logits>
+__device__ __forceinline__ EntropySums entropy_sums(const Logits& logits, int begin, int end, float most) {
+  double z = 0, s = 0;
+  for (int i = begin + static_cast<int>(threadIdx.x & 31); i < end; i += 32) {
+    const float d = logits[i] - most;
+    const float e = exp32(d);
+    z += static_cast<double>(e);
+    s += static_cast<double>(e) * static_cast<double>(e > 0.0f ? d : 0.0f);
+  }
+  return {fold_lanes(z), fold_lanes(s)};
+}
+
 struct Weigher {
   float temperature, top;
   double least;  // min-p: lighter tokens weigh nothing
