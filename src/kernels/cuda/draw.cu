@@ -284,6 +284,7 @@ __device__ void find_bin(DrawShared& shared, Enough& enough, bool first) {
     }
   }
   const uint32_t hits = __ballot_sync(~0u, hit >= 0);
+  __syncwarp();  // all have read shared.found; a vote orders no memory
   if (hits != 0 && lane == __ffs(static_cast<int>(hits)) - 1)
     shared.found = {hit, shared.bin_tokens[hit], shared.bin_weight[hit], above_tokens, above_weight};
 }

@@ -1,4 +1,5 @@
 // Norm, SiLU, attention and the draw on the device against plain host code.
+#include <array>
 #include <bit>
 #include <random>
 
@@ -385,6 +386,50 @@ TEST(CudaDraw, EqualsHostSampler) {
             << "vocab " << vocab << ", row " << m << ", round " << round;
         ASSERT_EQ(got[static_cast<size_t>(m)].entropy, expected.entropy) << "vocab " << vocab << ", row " << m;
       }
+    }
+  }
+}
+
+// Top-k and top-p, whose borders many tokens share.
+TEST(CudaDraw, TruncatesAsTheHostSampler) {
+  HB_NEED_DEVICE();
+  if (!active_kernels().clusters) GTEST_SKIP() << "top-k and top-p are the host's without clusters";
+  constexpr int kRows = 8;
+  for (const int vocab : {131, 9000}) {
+    auto logits = normals(static_cast<size_t>(kRows * vocab), 5, 2.0f);
+    for (float& v : logits) v = std::round(v * 4.0f) / 4.0f;
+    std::vector<DrawRule> rules(kRows);
+    for (int m = 0; m < kRows; ++m) {
+      DrawRule& rule = rules[static_cast<size_t>(m)];
+      rule.temperature = 0.7f;
+      rule.seed = static_cast<uint64_t>(m);
+      rule.top_k = std::array{0, 1, 20, 100, 40, 0, 100000, 3}[static_cast<size_t>(m)];
+      rule.top_p = std::array{0.9f, 1.0f, 1.0f, 0.5f, 0.95f, 0.999f, 0.3f, 0.01f}[static_cast<size_t>(m)];
+    }
+    const DeviceBuffer dl = upload(logits), dr = upload(rules), dp = upload(std::vector<int32_t>(kMaxRows, 41)),
+                       tokens = device_bytes(kMaxRows * 4), drawn = device_bytes(kMaxRows * sizeof(Drawn));
+    DrawRows a;
+    a.logits = plain_slots(dl, vocab, kRows);
+    a.vocab = vocab;
+    a.rules = dr.as<DrawRule>();
+    a.tokens = tokens.as<int32_t>();
+    a.positions = dp.as<int32_t>();
+    a.drawn = drawn.as<Drawn>();
+    HB_OK(draw_rows(a, kRows, {}));
+    const auto got = download<Drawn>(drawn, kMaxRows);
+    Sampler sampler(vocab);
+    for (int m = 0; m < kRows; ++m) {
+      const DrawRule& rule = rules[static_cast<size_t>(m)];
+      SamplingParams params;
+      params.temperature = rule.temperature;
+      params.seed = rule.seed;
+      params.top_k = rule.top_k;
+      params.top_p = rule.top_p;
+      std::vector<float> row(logits.begin() + std::ptrdiff_t{m} * vocab,
+                             logits.begin() + std::ptrdiff_t{m + 1} * vocab);
+      SampledToken expected;
+      HB_OK(sampler.sample(row, params, nullptr, 42, expected));
+      EXPECT_EQ(got[static_cast<size_t>(m)].token, expected.token) << "vocab " << vocab << ", row " << m;
     }
   }
 }
