@@ -20,6 +20,7 @@
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/head_reader.cuh"
 #include "kernels/cuda/portable.h"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/step_layout.h"
 #include "kernels/cuda/wgmma.cuh"
 
@@ -507,7 +508,7 @@ __device__ __forceinline__ void consume(const PromptAttentionArgs& a, uint32_t s
     };
     const auto scores_done = [&] {
       ptx::hold(score);
-      if (lane == 0) ptx::mbarrier_arrive(barriers.empty(0, key_place.stage));
+      arrive_for_warp(barriers.empty(0, key_place.stage), lane);
       key_place.advance();
     };
     const auto sums_begin = [&] {
@@ -518,7 +519,7 @@ __device__ __forceinline__ void consume(const PromptAttentionArgs& a, uint32_t s
     const auto sums_done = [&] {
       ptx::wgmma_wait<0>();
       ptx::hold(state.sums);
-      if (lane == 0) ptx::mbarrier_arrive(barriers.empty(1, value_place.stage));
+      arrive_for_warp(barriers.empty(1, value_place.stage), lane);
       value_place.advance();
     };
     ptx::mbarrier_wait(barriers.queries(group), parity);
@@ -565,7 +566,7 @@ __global__ void __launch_bounds__(kThreads, 1) prompt_kernel(const __grid_consta
     for (int which = 0; which < 2; ++which) {
       for (int s = 0; s < kStages; ++s) {
         ptx::mbarrier_init(barriers.full(which, s), 128);
-        ptx::mbarrier_init(barriers.empty(which, s), kGroups * 4);
+        ptx::mbarrier_init(barriers.empty(which, s), kGroups * 4 * kWarpArrivals);
       }
     }
     ptx::fence_mbarrier_init();

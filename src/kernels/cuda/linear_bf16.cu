@@ -15,6 +15,7 @@
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_lists.h"
+#include "kernels/cuda/ring.cuh"
 
 namespace halfbyte::cuda {
 namespace {
@@ -188,7 +189,7 @@ __device__ __forceinline__ void consume(const Bf16Args& a, uint8_t* shared, uint
       multiply_run<kColumnTiles>(sums, ring + place.stage * kStageBytes + g * pitch, pitch, x,
                                  part * kStageK + warp * kRun, a.k, lane);
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(empty + 8 * place.stage);
+      arrive_for_warp(empty + 8 * place.stage, lane);
       place.advance(a.stages);
     }
     store_tile<kColumnTiles>(a, buffers[buffer], sums, tile, warp, lane);
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 1) linear_bf16(const __grid_constant
   int begun = 0;
   if (threadIdx.x == 0) {
     for (int s = 0; s < a.stages; ++s) ptx::mbarrier_init(full + 8 * s, 1);
-    for (int s = 0; s < a.stages; ++s) ptx::mbarrier_init(empty + 8 * s, kWarps);
+    for (int s = 0; s < a.stages; ++s) ptx::mbarrier_init(empty + 8 * s, kWarps * kWarpArrivals);
     ptx::fence_mbarrier_init();
     for (; begun < a.inflight && producer.more(); ++begun) producer.send(begun);
   }

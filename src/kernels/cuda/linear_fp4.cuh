@@ -18,6 +18,7 @@
 #include "kernels/cuda/merge.cuh"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/rounding.cuh"
 #include "kernels/cuda/step_layout.h"
 
@@ -152,7 +153,7 @@ struct RingProducer {
       expect(0);
       send_weights(0, group);
     }
-    init(Config::kEmpty, Config::kTileWarps);
+    init(Config::kEmpty, Config::kTileWarps * kWarpArrivals);
     if constexpr (kOwnX) {
       ptx::mbarrier_init(base + Config::kReady, 1);
       ptx::fence_mbarrier_init();
@@ -620,7 +621,7 @@ __device__ __forceinline__ void consume(const LinearArgs& args, Maker& maker, ui
       chunk += kGroupsOfWarps;
       multiply_step<Config>(sums, base + at.stage * kPanelStepBytes, x, place);
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(base + Config::kEmpty + 8 * at.stage);
+      arrive_for_warp(base + Config::kEmpty + 8 * at.stage, lane);
       at.advance();
     }
     float value[kTiles][Config::kValues];

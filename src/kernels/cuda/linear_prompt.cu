@@ -23,6 +23,7 @@
 #include "kernels/cuda/linear_fp4.cuh"
 #include "kernels/cuda/linear_lists.h"
 #include "kernels/cuda/prompt_layout.h"
+#include "kernels/cuda/ring.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace halfbyte::cuda {
@@ -371,7 +372,11 @@ __device__ __forceinline__ void consume(const PromptArgs& args, uint32_t ring, u
   uint32_t a[2][4];
   int before = -1;  // stage whose last product may be under way
   const auto release = [&](int stage) {
-    if (lane < kPair) ptx::mbarrier_arrive_at(empty + 8 * stage, lane);
+    if constexpr (kEveryLaneArrives) {  // ring.cuh
+      for (int block = 0; block < kPair; ++block) ptx::mbarrier_arrive_at(empty + 8 * stage, block);
+    } else if (lane < kPair) {
+      ptx::mbarrier_arrive_at(empty + 8 * stage, lane);
+    }
   };
   int s = 0;
 #pragma unroll 1
@@ -534,7 +539,7 @@ __global__ void __launch_bounds__(kThreads, 1) linear_prompt(const __grid_consta
   if (threadIdx.x == 0) {
     for (int s = 0; s < Config::kStages; ++s) {
       ptx::mbarrier_init(full + 8 * s, Config::kFullArrivals);
-      ptx::mbarrier_init(empty + 8 * s, kPair * kConsumerWarps);
+      ptx::mbarrier_init(empty + 8 * s, kPair * kConsumerWarps * kWarpArrivals);
     }
     ptx::fence_mbarrier_init();
   }
