@@ -211,6 +211,7 @@ class Sweep {
   // Opens the sandbox where code is to be graded.
   Status check_questions(const std::vector<Task>& tasks, const Variant& variant) {
     HB_ASSIGN(const std::string path, model_path(flags_.eval.model.model));
+    HB_TRY(check_model_exists(path));
     for (const Task& task : tasks) {
       const auto chosen = choose_questions(flags_for(task, variant).questions, path);
       HB_TRY(chosen.status().with_context("--tasks"));

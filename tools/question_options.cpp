@@ -36,8 +36,7 @@ Result<std::string> questions_path(const QuestionOptions& options, const std::st
     const std::string name = file.path().filename().string();
     if (name.ends_with(ending)) tasks.insert(name.substr(0, name.size() - ending.size()));
   }
-  if (!std::filesystem::exists(model, failure))
-    return not_found(quote_path(model) + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
+  HB_TRY(check_model_exists(model));
   return not_found(fmt::format(
       "{}{}: there is no file {}; {}{}", options.in_sweep ? "" : "--task ", quote(options.task), quote_path(path),
       tasks.empty() ? "" : fmt::format("there are {}; ", fmt::join(tasks, ", ")),
@@ -74,6 +73,12 @@ Status keep_some(const QuestionOptions& options, std::vector<Question>& question
 }
 
 }  // namespace
+
+Status check_model_exists(const std::string& model) {
+  std::error_code failure;
+  if (std::filesystem::exists(model, failure)) return {};
+  return not_found(quote_path(model) + ": no such file or folder; expected a Hugging Face folder or a .gguf file");
+}
 
 Result<ChosenQuestions> choose_questions(const QuestionOptions& options, const std::string& model) {
   ChosenQuestions chosen;

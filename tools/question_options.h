@@ -23,6 +23,9 @@ void add_task_flag(Flags& flags, QuestionOptions& options);
 // --questions, --levels, --limit, --order-seed.
 void add_question_flags(Flags& flags, QuestionOptions& options);
 
+// kNotFound where nothing lies under the name of a model.
+Status check_model_exists(const std::string& model);
+
 struct ChosenQuestions {
   std::string path;  // of their file
   std::vector<Question> questions;

@@ -78,6 +78,15 @@ def test_a_path_is_shown_whole_and_a_missing_model_is_said(halfbyte, answerer, t
     assert r.code == 2 and f"there is no file '{folder}/questions/chain-validation.jsonl'" in r.err, r.err
 
 
+@pytest.mark.parametrize("tasks", ["chain", "FILE", "FILE,chain"])
+def test_a_sweep_says_that_the_model_is_missing(halfbyte, questions, tmp_path, tasks):
+    """It is not the tasks that are wrong, and nothing is left behind."""
+    missing, folder = tmp_path / "no-such-model", tmp_path / "s"
+    r = halfbyte("eval", "sweep", missing, "--tasks", tasks.replace("FILE", str(questions)), "-o", folder)
+    assert r.code == 2 and r.err == f"error: '{missing}': no such file or folder; expected a Hugging Face folder or a .gguf file\n", r.err
+    assert not folder.exists()
+
+
 def test_no_reasoning_has_no_ratio(halfbyte, tmp_path):
     lines = ['{"halfbyte_eval":2,"seed":0}']
     lines += [json.dumps({"id": f"q{i}", "sample": 0, "correct": True, "answer": "7", "prompt_tokens": 5, "reasoning_tokens": 0, "tokens": 9, "truncated": False,
