@@ -166,7 +166,7 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
     HB_ASSIGN(load.kv, parse_kv(options.kv));
   }
   HB_ASSIGN(const std::string device, chosen_device(options));
-  if (options.device == "auto" && device == "cpu" && options.kernels.empty()) note_unused_device();
+  if (options.device == "auto" && device == "cpu" && options.kernels.empty() && !options.quiet) note_unused_device();
   load.kernels = device == "cuda" ? "ref" : options.kernels;
   load.threads = options.threads;
   return load;
@@ -201,7 +201,7 @@ Result<std::unique_ptr<Engine>> open_engine(const std::string& path, ModelOption
   if (!may_fall_back) return engine;
   HB_ASSIGN(const std::string device, chosen_device(options));
   if (device != "cuda" || is_cuda_name(options.kernels)) return engine;
-  note("on the CPU: " + engine.status().message());
+  if (!options.quiet) note("on the CPU: " + engine.status().message());
   options.device = "cpu";
   model.reset();
   HB_ASSIGN(model, load_model(path, options));

@@ -17,6 +17,7 @@ struct ModelOptions {
   int threads = 0;
   std::string kernels_flag = "--kernels";  // what it is called here
   bool has_device_flag = false;
+  bool quiet = false;  // no notes
 };
 
 inline constexpr char kModelHelp[] =

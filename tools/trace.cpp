@@ -132,7 +132,8 @@ Result<std::unique_ptr<Engine>> open_other(const TraceOptions& options, const Ch
   if (!options.reference.empty()) other.model = options.reference;
   HB_ASSIGN(const std::string path, model_path(other.model));
   HB_ASSIGN(std::shared_ptr<Model> model, load_model(path, other));
-  for (const std::string& n : model->summary().notes) note("--compare: " + n);
+  if (!other.quiet)
+    for (const std::string& n : model->summary().notes) note("--compare: " + n);
   const int64_t vocab = chat.model->summary().vocab;
   if (model->summary().vocab != vocab)
     return invalid_argument(fmt::format("--compare: {} has a vocabulary of {} tokens, the traced model {}", path,
@@ -246,7 +247,10 @@ Command add_trace(CLI::App& app) {
   add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->run.model);
   add_context_flag(flags, options->run.model);
-  return [options] { return trace(*options); };
+  return [options] {
+    options->run.model.quiet = options->run.quiet;
+    return trace(*options);
+  };
 }
 
 }  // namespace halfbyte::tools
