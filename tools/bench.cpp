@@ -14,6 +14,7 @@
 #include "bench_cuda.h"
 #include "bench_race.h"
 #include "bench_support.h"
+#include "engine/cuda_supported.h"
 #include "halfbyte/version.h"
 #include "json_text.h"
 #include "kernels/read_bandwidth.h"
@@ -281,9 +282,7 @@ Result<CudaDecodeOptions> cuda_options(const BenchOptions& options, Sizes sizes,
   if (!options.model.kv.empty()) {
     HB_ASSIGN(decode.plan.kv, parse_kv(options.model.kv));
   }
-  if (decode.plan.kv != KvKind::kBF16 && decode.plan.kv != KvKind::kFP8)
-    return unsupported(fmt::format("a KV cache of {} {}, expected bf16 or fp8; choose one with --kv, or --device cpu",
-                                   name_of(decode.plan.kv), kWhere));
+  HB_TRY(check_cuda_kv(decode.plan.kv));
   return decode;
 }
 

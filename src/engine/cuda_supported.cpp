@@ -53,7 +53,8 @@ Status check_group(std::initializer_list<const PackedLinear*> parts, KvKind kv) 
 Status check_cuda_kv(KvKind kv) {
   if (runs(kv)) return {};
   return unsupported(std::string("a KV cache in ") + name_of(kv) +
-                     " on a CUDA device, expected bf16 or fp8; choose kv=bf16 or kv=fp8, or run on the CPU");
+                     " on a CUDA device, expected bf16 or fp8; choose one with --kv or in the plan (kv=fp8), or run "
+                     "on the CPU (--device cpu)");
 }
 
 Status check_cuda_formats(const LinearPlan& plan, KvKind kv, const std::string& name) {

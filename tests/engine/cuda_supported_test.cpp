@@ -72,7 +72,9 @@ TEST(CudaSupported, NamesTheFormatsThatAreNotThere) {
   EXPECT_THAT(message_of(model(WeightKind::kF32, ActivationKind::kF32), KvKind::kF32),
               AllOf(HasSubstr("f32 weights with f32 activations and a KV cache in f32"),
                     HasSubstr("and a cache in bf16 or fp8")));
-  EXPECT_THAT(message_of(w4a16(), KvKind::kNVFP4), StartsWith("a KV cache in nvfp4 on a CUDA device"));
+  const std::string cache = message_of(w4a16(), KvKind::kNVFP4);
+  EXPECT_THAT(cache, StartsWith("a KV cache in nvfp4 on a CUDA device, expected bf16 or fp8; choose one with --kv"));
+  EXPECT_EQ(cache, check_cuda_kv(KvKind::kNVFP4).message()) << "one text for a model and for a measurement";
 }
 
 TEST(CudaSupported, NamesWhatAwqAndSharedInputsHave) {

@@ -142,8 +142,8 @@ def test_inspect_compares_other_shapes_in_line(halfbyte, model, tmp_path):
     # What a CUDA device would pass over, and what it cannot do: said before anybody asks for a device.
     *[(["bench", "--device", "cuda", "--synthetic", "qwen3-0.6b", *given], [said]) for given, said in (
         (["MODEL"], "--synthetic and a MODEL exclude each other"),
-        (["--kv", "nvfp4"], "a KV cache of nvfp4 on a CUDA device, expected bf16 or fp8"),
-        (["--plan", "w4a16,kv=f32"], "a KV cache of f32 on a CUDA device, expected bf16 or fp8"),
+        (["--kv", "nvfp4"], "a KV cache in nvfp4 on a CUDA device, expected bf16 or fp8"),
+        (["--plan", "w4a16,kv=f32"], "a KV cache in f32 on a CUDA device, expected bf16 or fp8"),
         (["--warmup", "3"], "--warmup has no effect with --device cuda"),
         (["--ctx", "1K"], "--ctx has no effect with --device cuda"),
         (["--threads", "2"], "--threads has no effect with --device cuda"),
