@@ -287,7 +287,7 @@ Result<CudaDecodeOptions> cuda_options(const BenchOptions& options, Sizes sizes,
 }
 
 int run_cuda(const BenchOptions& options, const CudaDecodeOptions& decode) {
-  if (options.race) return run_race(decode, options.json);
+  if (options.race) return run_race(decode, /*same_cache=*/!options.model.kv.empty(), options.json);
   const auto report = measure_cuda_decode(decode);
   if (!report.ok()) return fail(report.status());
   return write_out(cuda_decode_text(decode, *report, options.json)) ? kDone : fail_output();
@@ -392,8 +392,10 @@ Command add_bench(CLI::App& app) {
   flags.flag("--stages", options->stages, "Also where the time goes: linears, attention, rounding, norms, ...");
   flags.flag("--policy-cost", options->policy_cost,
              "What ReSET adds to a decode step: --tokens pairs of steps, with it and without, in turn");
-  flags.flag("--race", options->race,
-             "On a CUDA device: --tokens steps in BF16 and in --plan, then both side by side as fast as they were");
+  flags.flag(
+      "--race", options->race,
+      "On a CUDA device: --tokens steps in BF16 and in --plan, each with its own KV cache or both with --kv's, then "
+      "side by side as fast as they were");
   flags.flag("--host-gap", options->host_gap,
              "On a CUDA device: what it waits for between two steps of the engine, running ahead and not");
   flags.flag("--json", options->json, "One JSON object instead of a table");

@@ -21,6 +21,12 @@ double tokens_per_s(const RaceLane& lane) {
   return static_cast<double>(lane.tokens()) * 1000.0 / lane.total_ms();
 }
 
+// "bf16", or "bf16 and fp8" by lane.
+std::string caches_text(const std::vector<RaceLane>& lanes) {
+  const std::string first = name_of(lanes[0].kv), second = name_of(lanes[1].kv);
+  return first == second ? first : first + " and " + second;
+}
+
 void play(const std::vector<RaceLane>& lanes) {
   double end = 0;
   for (const RaceLane& lane : lanes) end = std::max(end, lane.total_ms());
@@ -34,8 +40,8 @@ void play(const std::vector<RaceLane>& lanes) {
 
 }  // namespace
 
-RaceLane RaceLane::of(const std::string& plan, const std::vector<double>& step_ms, int batch) {
-  RaceLane lane{plan, {}, batch};
+RaceLane RaceLane::of(const std::string& plan, const std::vector<double>& step_ms, int batch, KvKind kv) {
+  RaceLane lane{plan, {}, batch, kv};
   double end = 0;
   for (const double ms : step_ms) lane.ends.push_back(end += ms);
   return lane;
@@ -63,9 +69,9 @@ std::string race_result(const CudaDecodeOptions& o, const CudaDecodeReport& firs
   const double ratio = lanes[0].total_ms() / lanes[1].total_ms();
   if (!json)
     return race_frame(lanes, std::max(lanes[0].total_ms(), lanes[1].total_ms())) +
-           fmt::format("{}, {}, {}, kernels {}: {} is {:.2f} times as fast as {}\n", o.shape,
+           fmt::format("{}, {}, {}, kernels {}, KV cache {}: {} is {:.2f} times as fast as {}\n", o.shape,
                        o.batch == 1 ? "1 sequence" : fmt::format("{} sequences", o.batch), first.place.device,
-                       first.place.kernels, lanes[1].plan, ratio, lanes[0].plan);
+                       first.place.kernels, caches_text(lanes), lanes[1].plan, ratio, lanes[0].plan);
   Json out{{"device", first.place.device},
            {"kernels", first.place.kernels},
            {"version", version()},
@@ -77,22 +83,29 @@ std::string race_result(const CudaDecodeOptions& o, const CudaDecodeReport& firs
            {"ratio", ratio},
            {"lanes", Json::array()}};
   for (const RaceLane& lane : lanes)
-    out["lanes"].push_back(
-        {{"plan", lane.plan}, {"seconds", lane.total_ms() / 1000}, {"tokens_per_s", tokens_per_s(lane)}});
+    out["lanes"].push_back({{"plan", lane.plan},
+                            {"kv", name_of(lane.kv)},
+                            {"seconds", lane.total_ms() / 1000},
+                            {"tokens_per_s", tokens_per_s(lane)}});
   return out.dump(2) + "\n";
 }
 
-int run_race(const CudaDecodeOptions& options, bool json) {
+Result<std::vector<CudaDecodeOptions>> race_entries(const CudaDecodeOptions& options, bool same_cache) {
   CudaDecodeOptions bf16 = options;
-  const auto plan = plan_preset("bf16");
-  if (!plan.ok()) return fail(plan.status());
-  bf16.plan = *plan;
+  HB_ASSIGN(bf16.plan, plan_preset("bf16"));
+  if (same_cache) bf16.plan.kv = options.plan.kv;
+  return std::vector<CudaDecodeOptions>{bf16, options};
+}
+
+int run_race(const CudaDecodeOptions& options, bool same_cache, bool json) {
+  const auto entries = race_entries(options, same_cache);
+  if (!entries.ok()) return fail(entries.status());
   std::vector<RaceLane> lanes;
   CudaDecodeReport first;
-  for (const CudaDecodeOptions* o : {static_cast<const CudaDecodeOptions*>(&bf16), &options}) {
-    const auto report = measure_cuda_decode(*o);  // the first lane's weights are gone before the second's are made
+  for (const CudaDecodeOptions& o : *entries) {
+    const auto report = measure_cuda_decode(o);  // the first lane's weights are gone before the second's are made
     if (!report.ok()) return fail(report.status());
-    lanes.push_back(RaceLane::of(plan_to_text(o->plan), report->step_ms, o->batch));
+    lanes.push_back(RaceLane::of(plan_to_text(o.plan), report->step_ms, o.batch, o.plan.kv));
     first = *report;
   }
   if (!json && stderr_is_terminal()) play(lanes);

@@ -13,8 +13,10 @@ struct RaceLane {
   std::string plan;
   std::vector<double> ends;
   int batch = 1;
+  KvKind kv = KvKind::kBF16;
 
-  static RaceLane of(const std::string& plan, const std::vector<double>& step_ms, int batch = 1);
+  static RaceLane of(const std::string& plan, const std::vector<double>& step_ms, int batch = 1,
+                     KvKind kv = KvKind::kBF16);
   double total_ms() const { return ends.empty() ? 0 : ends.back(); }
   int64_t tokens() const { return batch * static_cast<int64_t>(ends.size()); }
   int64_t tokens_at(double ms) const;  // of all sequences
@@ -26,7 +28,11 @@ std::string race_frame(const std::vector<RaceLane>& lanes, double ms);
 std::string race_result(const CudaDecodeOptions& options, const CudaDecodeReport& first,
                         const std::vector<RaceLane>& lanes, bool json);
 
-// Measures BF16 and options.plan one after the other, then plays them on a terminal in real time.
-int run_race(const CudaDecodeOptions& options, bool json);
+// BF16 and options.plan. same_cache: both with that plan's cache, where it was asked for by name; else BF16 with its own, as the
+// papers compare.
+Result<std::vector<CudaDecodeOptions>> race_entries(const CudaDecodeOptions& options, bool same_cache);
+
+// Measures both one after the other, then plays them on a terminal in real time.
+int run_race(const CudaDecodeOptions& options, bool same_cache, bool json);
 
 }  // namespace halfbyte::tools

@@ -34,6 +34,28 @@ TEST(Race, CountsTheTokensOfAllSequences) {
   EXPECT_NE(frame.find("   80 tokens  4000.0/s   0.02 s"), std::string::npos) << frame;
 }
 
+// --kv holds for both lanes; a cache that is the plan's own stays with its lane, and the result says which lane has which.
+TEST(Race, LanesHaveTheCacheThatWasAskedFor) {
+  CudaDecodeOptions o;
+  o.shape = "qwen3-8b";
+  o.plan = *parse_plan("w4a16,kv=fp8");
+  const auto own = race_entries(o, /*same_cache=*/false), same = race_entries(o, /*same_cache=*/true);
+  ASSERT_TRUE(own.ok() && same.ok());
+  EXPECT_EQ((*own)[0].plan, *plan_preset("bf16"));
+  EXPECT_EQ((*same)[0].plan.kv, KvKind::kFP8);
+  EXPECT_EQ((*same)[0].plan.linear, plan_preset("bf16")->linear);
+  for (const auto* entries : {&*own, &*same}) EXPECT_EQ((*entries)[1].plan, o.plan);
+  CudaDecodeReport r;
+  r.place = {"a device", "portable", "the kernel of each operation"};
+  std::vector<RaceLane> two = lanes();
+  EXPECT_NE(race_result(o, r, two, false).find("kernels portable, KV cache bf16: "), std::string::npos);
+  two[1].kv = KvKind::kFP8;
+  EXPECT_NE(race_result(o, r, two, false).find("KV cache bf16 and fp8: "), std::string::npos);
+  const std::string json = race_result(o, r, two, true);
+  EXPECT_NE(json.find("\"kv\": \"bf16\""), std::string::npos) << json;
+  EXPECT_NE(json.find("\"kv\": \"fp8\""), std::string::npos) << json;
+}
+
 TEST(Race, ResultsNameBothRates) {
   CudaDecodeOptions o;
   o.shape = "qwen3-8b";
