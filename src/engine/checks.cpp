@@ -22,7 +22,7 @@ Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 
 Status check_options(const EngineOptions& o, const ModelConfig& config) {
   HB_TRY(check_range("max_batch", o.max_batch, 1, 4096));
-  HB_TRY(check_range("prefill_chunk", o.prefill_chunk, 1, 65536));
+  HB_TRY(check_range("prefill_chunk", o.prefill_chunk, 1, kMostPrefillChunk));
   HB_TRY(check_range("max_waiting", o.max_waiting, 1, 1 << 20));
   HB_TRY(check_range("threads", o.threads, 0, kMaxThreads));
   HB_TRY(check_range("page_tokens", o.page_tokens, 1, 4096));
@@ -43,11 +43,11 @@ RunnerLimits runner_limits(const EngineOptions& o) {
 }
 
 // Work space grows with the cache, too, a little and in steps.
-uint64_t pages_that_fit(const ModelFacts& model, RunnerLimits limits, uint64_t available) {
+uint64_t pages_that_fit(const FootprintOf& footprint, RunnerLimits limits, uint64_t available) {
   const auto all = static_cast<uint64_t>(limits.pages);
   const auto total = [&](uint64_t pages) {
     limits.pages = static_cast<int64_t>(pages);
-    return cpu_runner_footprint(model, limits).total();
+    return footprint(limits).total();
   };
   const uint64_t one = total(1);
   if (one > available) return 0;
@@ -103,17 +103,23 @@ Result<std::unique_ptr<Request>> make_request(GenerateRequest ask, uint64_t id, 
 }
 
 Result<ResolvedOptions> resolve_options(const ModelFacts& model, const EngineOptions& asked, uint64_t available) {
-  const int64_t longest = model.config.context;
-  HB_TRY(check_options(asked, model.config).with_context("engine options"));
+  return resolve_options(model.config, asked, available,
+                         [&](const RunnerLimits& limits) { return cpu_runner_footprint(model, limits); });
+}
+
+Result<ResolvedOptions> resolve_options(const ModelConfig& config, const EngineOptions& asked, uint64_t available,
+                                        const FootprintOf& footprint) {
+  const int64_t longest = config.context;
+  HB_TRY(check_options(asked, config).with_context("engine options"));
   EngineOptions o = asked;
   if (o.context == 0) o.context = o.kv_tokens > 0 ? std::min(longest, o.kv_tokens) : longest;
   if (o.kv_tokens == 0) o.kv_tokens = o.context;
   if (o.threads == 0) o.threads = default_thread_count();
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
 
-  RunnerFootprint needed = cpu_runner_footprint(model, runner_limits(o));
+  RunnerFootprint needed = footprint(runner_limits(o));
   if (needed.total() > available) {
-    const uint64_t pages = pages_that_fit(model, runner_limits(o), available);
+    const uint64_t pages = pages_that_fit(footprint, runner_limits(o), available);
     const auto fits = static_cast<int64_t>(std::min<uint64_t>(pages, uint64_t{1} << 40)) * o.page_tokens;
     // Nobody named a size: take what fits with a tenth to spare; metrics() says how much that is.
     const int64_t shrunk = fits / 10 * 9 / o.page_tokens * o.page_tokens;
@@ -125,7 +131,7 @@ Result<ResolvedOptions> resolve_options(const ModelFacts& model, const EngineOpt
                                           : "free memory or choose a smaller model"));
     o.context = o.kv_tokens = std::min(o.context, shrunk);
     o.prefill_chunk = std::min(o.prefill_chunk, o.context);
-    needed = cpu_runner_footprint(model, runner_limits(o));
+    needed = footprint(runner_limits(o));
   }
   return ResolvedOptions{o, runner_limits(o), needed};
 }

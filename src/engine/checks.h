@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -12,6 +13,8 @@
 #include "model/config.h"
 
 namespace halfbyte {
+
+inline constexpr int64_t kMostPrefillChunk = 65536;  // of EngineOptions
 
 // invalid_argument that names the first id outside the vocabulary and its place.
 Status check_tokens(std::span<const int32_t> tokens, int64_t vocab);
@@ -29,5 +32,9 @@ struct ResolvedOptions {
 // `available` is the memory that may be taken, in bytes; nothing is allocated. A model that is only planned has facts
 // too, so this is also how `inspect --fit` predicts.
 Result<ResolvedOptions> resolve_options(const ModelFacts& model, const EngineOptions& asked, uint64_t available);
+// With the memory of another runner than the CPU's.
+using FootprintOf = std::function<RunnerFootprint(const RunnerLimits&)>;
+Result<ResolvedOptions> resolve_options(const ModelConfig& config, const EngineOptions& asked, uint64_t available,
+                                        const FootprintOf& footprint);
 
 }  // namespace halfbyte

@@ -1,5 +1,6 @@
 // The CUDA backend of a build without CUDA: each function says how to get one.
 #include "engine/cuda_api.h"
+#include "engine/cuda_memory.h"
 #include "engine/runner.h"
 #include "kernels/cuda/kernel_set.h"
 #include "model/config.h"
@@ -38,7 +39,7 @@ Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>&) {
 Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions&) {
   return absent();
 }
-Result<uint64_t> cuda_memory_for_cache(uint64_t) {
+Result<CudaMemory> cuda_memory() {
   return absent();
 }
 Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model>, const RunnerLimits&) {

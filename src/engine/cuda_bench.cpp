@@ -31,6 +31,9 @@ Status check_options(const CudaDecodeOptions& o) {
     return invalid_argument("a decode loop needs at least 2 steps, 1 step of warm-up and no negative context");
   if (o.prompt < 0 || o.prompt > (1 << 20) || o.prompt_rounds < 1)
     return invalid_argument("a prompt of " + std::to_string(o.prompt) + " tokens, expected 0 to 1048576");
+  if (o.prefill_chunk < 1 || o.prefill_chunk > kMostPromptRows)
+    return invalid_argument("a prefill_chunk of " + std::to_string(o.prefill_chunk) +
+                            " on a CUDA device, expected 1 to " + std::to_string(kMostPromptRows));
   return check_cuda_kv(o.plan.kv);
 }
 
@@ -78,7 +81,7 @@ Status time_policy(CudaPass& pass, const CudaDecodeOptions& o, std::span<const C
 // The engine's loop (Engine::step) with the real scheduler and runner: prompts of `context` tokens, then decode steps of all.
 Result<CudaGapReport> time_engine(const std::shared_ptr<CudaPass>& pass, const CudaDecodeOptions& o, int64_t pages,
                                   int64_t length, bool run_ahead) {
-  RunnerLimits limits{o.batch, kMostPromptRows, pages, kPageTokens};
+  RunnerLimits limits{o.batch, o.prefill_chunk, pages, kPageTokens};
   limits.run_ahead = run_ahead;
   const std::unique_ptr<Runner> runner = cuda_runner_of(pass, limits);
   BlockManager blocks(pages, kPageTokens);
@@ -94,7 +97,7 @@ Result<CudaGapReport> time_engine(const std::shared_ptr<CudaPass>& pass, const C
     request->ask.sampling.temperature = 0;
     scheduler.add(std::move(request));
   }
-  const int64_t prompts = o.batch * (prompt / kMostPromptRows + 2);
+  const int64_t prompts = o.batch * (prompt / o.prefill_chunk + 2);
   HB_TRY(pass->start_stamps(static_cast<int>(prompts) + o.warmup + o.steps + 4, CudaPass::Stamps::kBoth));
   const uint64_t waits_before = pass->stream_waits();
   std::vector<TokenEvent> events;
@@ -155,7 +158,7 @@ Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& o) {
 
   const int64_t first = std::max<int64_t>(0, o.context - o.warmup);
   // With the engine's loop the first request decodes while the prompts of the others are read.
-  const int64_t ahead = o.gap ? 8 + o.batch * (o.context / kMostPromptRows + 2) : 0;
+  const int64_t ahead = o.gap ? 8 + o.batch * (o.context / o.prefill_chunk + 2) : 0;
   const int64_t length = std::max(first + o.warmup + o.steps + 1 + ahead, o.prompt + 1);
   HB_ASSIGN(CudaWeights weights, random_cuda_weights(config, o.plan, device, length));
   report.layer_bytes = weights.linear_bytes();
@@ -163,9 +166,10 @@ Result<CudaDecodeReport> measure_cuda_decode(const CudaDecodeOptions& o) {
   const int64_t pages_each = (length + kPageTokens - 1) / kPageTokens;
   const CudaKvShape kv{config.layers, config.kv_heads, config.head_dim, kPageTokens, o.plan.kv == KvKind::kFP8};
   const int64_t pages = (pages_each + 2) * o.batch + 1;  // the scheduler keeps some free
-  const int64_t prompt_rows = o.gap ? kMostPromptRows : std::min(o.prompt, kMostPromptRows);
-  HB_ASSIGN(std::unique_ptr<CudaPass> made, CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)),
-                                                             kv, {pages, prompt_rows, o.batch + 1}));
+  const int64_t prompt_rows = o.gap ? o.prefill_chunk : std::min(o.prompt, o.prefill_chunk);
+  const CudaPassLimits limits{pages, prompt_rows, o.batch + 1, o.batch, pages_each};
+  HB_ASSIGN(std::unique_ptr<CudaPass> made,
+            CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv, limits));
   const std::shared_ptr<CudaPass> pass = std::move(made);
   HB_TRY(pass->fill_cache_randomly());
   const auto tables = tables_of(o.batch, pages_each);

@@ -1,7 +1,6 @@
 // Memory of a pass that its parts (cuda_pass.cpp, cuda_layers.cpp, cuda_prompt.cpp) share the shape of; private to them.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -28,22 +27,11 @@ struct CudaPass::Pinned {
 
 // The rounded input of one kind of linear, in both forms that a plan may mix, and the scales of its rows.
 struct CudaInputBuffers {
-  cuda::DeviceBuffer fp4, bf16, scales;
+  DeviceSpan fp4, bf16, scales;
 
-  // rows: padded, or of a prompt's pass.
-  Status make(const std::vector<const CudaLinear*>& linears, int rows, bool prompt) {
-    size_t fp4_bytes = 0, bf16_bytes = 0;
-    for (const CudaLinear* l : linears) {
-      size_t& most = l->storage.view.fp4 ? fp4_bytes : bf16_bytes;
-      most =
-          std::max(most, prompt ? cuda::prompt_x_bytes(l->storage.view, rows) : cuda::x_bytes(l->storage.view, rows));
-    }
-    HB_ASSIGN(fp4, cuda::DeviceBuffer::make(fp4_bytes, /*zero=*/true));
-    HB_ASSIGN(bf16, cuda::DeviceBuffer::make(bf16_bytes, /*zero=*/true));
-    HB_ASSIGN(scales,
-              cuda::DeviceBuffer::make(static_cast<size_t>(std::max(rows, cuda::kMaxRows)) * sizeof(float), true));
-    return {};
-  }
+  CudaInputBuffers() = default;
+  CudaInputBuffers(const cuda::DeviceBuffer& work, const CudaInputPieces& pieces)
+      : fp4(work, pieces.fp4), bf16(work, pieces.bf16), scales(work, pieces.scales) {}
   void* of(const CudaLinear& l) const { return l.storage.view.fp4 ? fp4.as<void>() : bf16.as<void>(); }
   // padded_prompt: of a prompt's pass, 0 for decode.
   cuda::RowOutput out(const CudaLinear& l, int padded_prompt = 0) const {
@@ -56,26 +44,13 @@ struct CudaInputBuffers {
 struct CudaPass::Buffers {
   int rows = 0;
   CudaInputBuffers attention, o, mlp, down, head;
-  cuda::DeviceBuffer partial;         // slots of whichever linear ran last
-  cuda::DeviceBuffer logits_partial;  // slots of the head
-  cuda::DeviceBuffer parts, stats;    // attention
+  DeviceSpan partial;         // slots of whichever linear ran last
+  DeviceSpan logits_partial;  // slots of the head
+  DeviceSpan parts, stats;    // attention
 
   // The result of a linear whose input was in `input`.
   cuda::SlotView result(const CudaInputBuffers& input, const CudaLinear& l) const {
     return cuda::slots_of(l.storage.view, rows, partial.as<float>(), input.scales.as<float>());
-  }
-};
-
-// The layers' linears by the input that they read.
-struct CudaLinearKinds {
-  std::vector<const CudaLinear*> qkv, o, gate_up, down;
-  explicit CudaLinearKinds(const CudaWeights& w) {
-    for (const CudaLayer& l : w.layers) {
-      qkv.push_back(&l.qkv);
-      o.push_back(&l.o);
-      gate_up.push_back(&l.gate_up);
-      down.push_back(&l.down);
-    }
   }
 };
 
@@ -84,13 +59,26 @@ struct CudaPass::PromptBuffers {
   int rows = 0;    // of the last pass
   int padded = 0;  // padded_prompt_rows of it
   CudaInputBuffers attention, o, mlp, down;
-  cuda::DeviceBuffer tokens, positions;  // [prompt_rows] int32
-  cuda::DeviceBuffer tables;             // [sequences][table_stride]
-  cuda::DeviceBuffer residual;           // [prompt_rows][hidden]
-  cuda::DeviceBuffer queries;            // prompt_query_floats for prompt_rows
-  cuda::DeviceBuffer attended;           // [prompt_rows][q_width], where attention does not round its result itself
-  cuda::DeviceBuffer y;                  // result of whichever linear ran last
+  DeviceSpan tokens, positions;  // [prompt_rows] int32
+  DeviceSpan tables;             // [sequences][table_stride]
+  DeviceSpan residual;           // [prompt_rows][hidden]
+  DeviceSpan queries;            // prompt_query_floats for prompt_rows
+  DeviceSpan attended;           // [prompt_rows][q_width], where attention does not round its result itself
+  DeviceSpan y;                  // result of whichever linear ran last
   std::vector<int32_t> host_tokens, host_positions, host_tables;
+
+  PromptBuffers(const cuda::DeviceBuffer& work, const CudaPromptPieces& p)
+      : attention(work, p.attention),
+        o(work, p.o),
+        mlp(work, p.mlp),
+        down(work, p.down),
+        tokens(work, p.tokens),
+        positions(work, p.positions),
+        tables(work, p.tables),
+        residual(work, p.residual),
+        queries(work, p.queries),
+        attended(work, p.attended),
+        y(work, p.y) {}
 
   cuda::SlotView result(const CudaInputBuffers& input, const CudaLinear& l) const {
     return cuda::prompt_slots_of(l.storage.view, rows, y.as<float>(), input.scales.as<float>());

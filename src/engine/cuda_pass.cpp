@@ -20,6 +20,23 @@ namespace {
 constexpr size_t kRingOffset = (sizeof(TemperatureSums) + 15) / 16 * 16;
 constexpr size_t kPolicyBytes = kRingOffset + kLongestWindow * sizeof(double);
 
+// The positions that picks draw at: `position_of` those of their rows.
+class PickPositions {
+ public:
+  template <class PositionOf>
+  PickPositions(std::span<const CudaPick> picks, const PositionOf& position_of) : count_(picks.size()) {
+    for (size_t i = 0; i < count_; ++i) values_[i] = position_of(static_cast<size_t>(picks[i].row));
+  }
+  operator std::span<const int32_t>() const { return std::span(values_).first(count_); }
+
+ private:
+  size_t count_;
+  std::array<int32_t, kMaxPassRows> values_;
+};
+PickPositions positions_of(std::span<const CudaPick> picks, std::span<const CudaRow> rows) {
+  return {picks, [&](size_t row) { return rows[row].position; }};
+}
+
 }  // namespace
 
 CudaPass::CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv, const CudaPassLimits& limits)
@@ -29,28 +46,91 @@ Result<std::unique_ptr<CudaPass>> CudaPass::create(std::shared_ptr<const CudaWei
                                                    const CudaPassLimits& limits) {
   std::unique_ptr<CudaPass> out(new CudaPass(std::move(weights), kv, limits));
   HB_TRY(out->allocate());
-  HB_TRY(out->allocate_prompt());
   HB_TRY(check(cudaDeviceSynchronize(), "first allocation"));  // the stream does not wait for the default one
   return Result<std::unique_ptr<CudaPass>>(std::move(out));
 }
 
 Status CudaPass::allocate() {
-  const ModelConfig& c = weights_->config;
   HB_TRY(check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"));
   for (Flight& flight : flights_)
     HB_TRY(check(cudaEventCreateWithFlags(&flight.done, cudaEventDisableTiming), "event"));
   void* pinned = nullptr;
   HB_TRY(check(cudaHostAlloc(&pinned, sizeof(Pinned), cudaHostAllocPortable), "pinned host memory"));
   pinned_ = new (pinned) Pinned{};
-  table_stride_ = (weights_->context + kv_shape_.page_tokens - 1) / kv_shape_.page_tokens;
-  constexpr auto kRows = static_cast<size_t>(kMaxPassRows);
-  HB_ASSIGN(cache_, DeviceBuffer::make(static_cast<size_t>(limits_.pages) * kv_shape_.page_bytes(), /*zero=*/true));
+  table_stride_ = limits_.table_stride;
   HB_ASSIGN(inputs_, DeviceBuffer::make(sizeof(CudaInputs), /*zero=*/true));
-  HB_ASSIGN(tables_, DeviceBuffer::make(kRows * static_cast<size_t>(table_stride_) * sizeof(int32_t), true));
-  HB_ASSIGN(residual_, DeviceBuffer::make(kRows * static_cast<size_t>(c.hidden) * sizeof(float), true));
-  HB_ASSIGN(plain_, DeviceBuffer::make(kRows * static_cast<size_t>(c.vocab) * sizeof(float)));
-  HB_ASSIGN(policies_, DeviceBuffer::make(kRows * kPolicyBytes));
+  HB_ASSIGN(policies_, DeviceBuffer::make(static_cast<size_t>(kMaxPassRows) * kPolicyBytes));
+  const CudaWorkLayout layout = lay_out_cuda_work(weights_->shape, limits_);
+  auto work = DeviceBuffer::make(layout.bytes, /*zero=*/true);
+  if (!work.ok()) return work.status().with_context("the work space of passes");
+  work_ = std::move(work).value();
+  tables_ = {work_, layout.tables};
+  residual_ = {work_, layout.residual};
+  plain_ = {work_, layout.plain};
+  for (const auto& [key, pieces] : layout.groups) {
+    auto made = std::make_unique<Buffers>();
+    made->rows = key.first;
+    made->attention = {work_, pieces.attention};
+    made->o = {work_, pieces.o};
+    made->mlp = {work_, pieces.mlp};
+    made->down = {work_, pieces.down};
+    made->head = {work_, pieces.head};
+    made->partial = {work_, pieces.partial};
+    made->logits_partial = {work_, pieces.logits_partial};
+    made->parts = {work_, pieces.parts};
+    made->stats = {work_, pieces.stats};
+    buffers_[key] = std::move(made);
+  }
+  if (limits_.prompt_rows > 0) prompt_ = std::make_unique<PromptBuffers>(work_, layout.prompt);
+  HB_TRY(check_sizes());
+  auto cache = DeviceBuffer::make(static_cast<size_t>(limits_.pages) * kv_shape_.page_bytes(), /*zero=*/true);
+  if (!cache.ok()) return cache.status().with_context("the KV cache");
+  cache_ = std::move(cache).value();
   return {};
+}
+
+// What was laid out from shapes against what the kernels of this device say of the linears that are there: a piece that is too
+// small would be written over its end.
+Status CudaPass::check_sizes() const {
+  const auto fits = [](size_t needed, const DeviceSpan& piece) { return needed <= piece.size(); };
+  const auto input = [&](const CudaLinear& l, const CudaInputBuffers& b, size_t needed) {
+    return fits(needed, l.storage.view.fp4 ? b.fp4 : b.bf16);
+  };
+  bool ok = true;
+  for (const auto& [key, b] : buffers_) {
+    const auto decode = [&, rows = key.first](const CudaLinear& l, const CudaInputBuffers& in,
+                                              const DeviceSpan& slots) {
+      ok = ok && input(l, in, cuda::x_bytes(l.storage.view, rows)) &&
+           fits(cuda::slot_floats(l.storage.view, rows) * sizeof(float), slots);
+    };
+    for (const CudaLayer& l : weights_->layers) {
+      decode(l.qkv, b->attention, b->partial);
+      decode(l.o, b->o, b->partial);
+      decode(l.gate_up, b->mlp, b->partial);
+      decode(l.down, b->down, b->partial);
+    }
+    decode(weights_->head, b->head, b->logits_partial);
+  }
+  if (prompt_ != nullptr) {
+    const ModelConfig& c = weights_->config;
+    const int rows = static_cast<int>(limits_.prompt_rows);
+    const auto prompt = [&](const CudaLinear& l, const CudaInputBuffers& in, bool writes) {
+      ok = ok && input(l, in, cuda::prompt_x_bytes(l.storage.view, rows)) &&
+           fits(writes ? cuda::prompt_y_floats(l.storage.view, rows) * sizeof(float) : 0, prompt_->y);
+    };
+    for (const CudaLayer& l : weights_->layers) {
+      prompt(l.qkv, prompt_->attention, true);
+      prompt(l.o, prompt_->o, true);
+      prompt(l.gate_up, prompt_->mlp,
+             !cuda::fuses_prompt_silu(l.gate_up.storage.view, static_cast<int>(c.intermediate), l.down.mode));
+      prompt(l.down, prompt_->down, true);
+    }
+    ok = ok && fits(cuda::prompt_query_floats(static_cast<int>(c.heads), static_cast<int>(c.kv_heads),
+                                              static_cast<int>(c.head_dim), rows) *
+                        sizeof(float),
+                    prompt_->queries);
+  }
+  return ok ? Status() : internal_error("the work space of passes was laid out too small for the device's kernels");
 }
 
 CudaPass::~CudaPass() {
@@ -62,32 +142,13 @@ CudaPass::~CudaPass() {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-// group: of a pass of several groups, which need memory of their own.
+// group: of a pass of several groups, which have memory of their own.
 Result<CudaPass::Buffers*> CudaPass::buffers(int rows, int group) {
-  std::unique_ptr<Buffers>& b = buffers_[{rows, group}];
-  if (b != nullptr) return b.get();
-  auto made = std::make_unique<Buffers>();
-  made->rows = rows;
-  const CudaLinearKinds kinds(*weights_);
-  size_t slots = 0;
-  for (const auto* kind : {&kinds.qkv, &kinds.o, &kinds.gate_up, &kinds.down})
-    for (const CudaLinear* linear : *kind) slots = std::max(slots, cuda::slot_floats(linear->storage.view, rows));
-  HB_TRY(made->attention.make(kinds.qkv, rows, /*prompt=*/false));
-  HB_TRY(made->o.make(kinds.o, rows, false));
-  HB_TRY(made->mlp.make(kinds.gate_up, rows, false));
-  HB_TRY(made->down.make(kinds.down, rows, false));
-  HB_TRY(made->head.make({&weights_->head}, rows, false));
-  HB_ASSIGN(made->partial, DeviceBuffer::make(slots * sizeof(float)));
-  HB_ASSIGN(made->logits_partial,
-            DeviceBuffer::make(cuda::slot_floats(weights_->head.storage.view, rows) * sizeof(float)));
-  const ModelConfig& c = weights_->config;
-  const auto parts = static_cast<size_t>(rows * c.heads * cuda::kMaxSplits);
-  HB_ASSIGN(made->parts, DeviceBuffer::make(parts * static_cast<size_t>(c.head_dim) * sizeof(float)));
-  HB_ASSIGN(made->stats, DeviceBuffer::make(parts * 2 * sizeof(float)));
-  ++stream_waits_;
-  HB_TRY(check(cudaDeviceSynchronize(), "allocation"));
-  b = std::move(made);
-  return b.get();
+  const auto found = buffers_.find({rows, group});
+  if (found == buffers_.end())
+    return internal_error("a pass with " + std::to_string(rows) + " rows in group " + std::to_string(group) +
+                          ", more than the " + std::to_string(limits_.rows) + " that have memory");
+  return found->second.get();
 }
 
 CudaPass::Shape CudaPass::shape_of(size_t rows, size_t picks) {
@@ -216,7 +277,7 @@ Result<int> CudaPass::depart(std::span<const int32_t> positions) {
 
 Result<int> CudaPass::begin(std::span<const CudaRow> rows, std::span<const CudaPick> picks, Logits logits,
                             bool advance) {
-  if (rows.empty() || rows.size() > kMaxPassRows || picks.size() > rows.size() ||
+  if (rows.empty() || rows.size() > static_cast<size_t>(limits_.rows) || picks.size() > rows.size() ||
       (rows.size() > kMaxRows && picks.size() != rows.size()))
     return internal_error("a pass of " + std::to_string(rows.size()) + " rows and " + std::to_string(picks.size()) +
                           " draws");
@@ -225,12 +286,10 @@ Result<int> CudaPass::begin(std::span<const CudaRow> rows, std::span<const CudaP
   shape.plain = logits == Logits::kKept;
   shape.advance = advance;
   shape.stamps = stamping_;
-  HB_TRY(graph(shape).status());  // allocates: before anything is on its way
+  HB_TRY(graph(shape).status());  // may capture it: before anything is on its way
   HB_TRY(place(rows, picks, advance));
   placed_shape_ = shape;
-  std::array<int32_t, kMaxPassRows> positions;
-  for (size_t i = 0; i < picks.size(); ++i) positions[i] = rows[static_cast<size_t>(picks[i].row)].position;
-  return launch(shape, std::span(positions).first(picks.size()));
+  return launch(shape, positions_of(picks, rows));
 }
 
 Result<int> CudaPass::begin_next(std::span<const CudaRow> rows) {
@@ -274,9 +333,7 @@ Status CudaPass::run(std::span<const CudaRow> rows, std::span<const CudaPick> pi
   shape.plain = logits == Logits::kKept && !picks.empty();
   HB_TRY(place(rows, picks, /*advance=*/false));
   placed_shape_ = shape;
-  std::array<int32_t, kMaxPassRows> positions;
-  for (size_t i = 0; i < picks.size(); ++i) positions[i] = rows[static_cast<size_t>(picks[i].row)].position;
-  HB_ASSIGN(const int ticket, launch(shape, std::span(positions).first(picks.size())));
+  HB_ASSIGN(const int ticket, launch(shape, positions_of(picks, rows)));
   return finish(ticket, drawn);
 }
 
@@ -291,14 +348,14 @@ Status CudaPass::draw_prompt(std::span<const CudaPick> picks, Logits logits, std
   HB_TRY(place({}, picks, /*advance=*/false));
   placed_shape_ = shape;
   HB_TRY(enqueue_head(prompt_head(), shape, group, in_turn()));
-  std::array<int32_t, kMaxPassRows> positions;
-  for (size_t i = 0; i < picks.size(); ++i) positions[i] = prompt_->host_positions[static_cast<size_t>(picks[i].row)];
-  HB_ASSIGN(const int ticket, depart(std::span(positions).first(picks.size())));
+  const PickPositions positions(picks, [this](size_t row) { return prompt_->host_positions[row]; });
+  HB_ASSIGN(const int ticket, depart(positions));
   return finish(ticket, drawn);
 }
 
 Status CudaPass::logits(int pick, std::span<float> out) {
-  return plain_.download(out.data(), out.size_bytes(), static_cast<size_t>(pick) * out.size_bytes());
+  const auto at = static_cast<size_t>(plain_.as<std::byte>() - work_.as<std::byte>());
+  return work_.download(out.data(), out.size_bytes(), at + static_cast<size_t>(pick) * out.size_bytes());
 }
 
 // Through the stream: passes on their way, also those that were given up, write to the cache before the host reads from it

@@ -13,26 +13,11 @@
 
 #include "base/result.h"
 #include "decode/reset.h"
+#include "engine/cuda_memory.h"
 #include "engine/cuda_weights.h"
 #include "kernels/cuda/ops.h"
 
 namespace halfbyte {
-
-inline constexpr int kMaxPassRows = 64;           // of decode: up to four groups of cuda::kMaxRows
-inline constexpr int64_t kMostPromptRows = 4096;  // of a prompt's pass: work space grows with it
-
-// The device's cache: a page holds page_tokens positions of one sequence for every layer, [layers][K, V][kv_heads]
-// [page_tokens][head_dim] in BF16 or FP8.
-struct CudaKvShape {
-  int64_t layers = 0;
-  int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t page_tokens = 0;
-  bool fp8 = false;
-
-  size_t layer_bytes() const { return static_cast<size_t>(2 * kv_heads * page_tokens * head_dim) * (fp8 ? 1 : 2); }
-  size_t page_bytes() const { return static_cast<size_t>(layers) * layer_bytes(); }
-};
 
 // A row as the host names it.
 struct CudaRow {
@@ -56,17 +41,28 @@ struct CudaPick {
   std::shared_ptr<const StepClasses> classes;
 };
 
-// What a pass may have to hold.
-struct CudaPassLimits {
-  int64_t pages = 0;        // of the cache
-  int64_t prompt_rows = 0;  // of one prompt pass; 0: no prompts
-  int64_t sequences = 1;    // of one prompt pass
+// A piece of device memory that another owns.
+class DeviceSpan {
+ public:
+  DeviceSpan() = default;
+  DeviceSpan(const cuda::DeviceBuffer& all, const WorkPiece& piece)
+      : data_(piece.bytes == 0 ? nullptr : all.as<std::byte>() + piece.offset), size_(piece.bytes) {}
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
 };
 
 // Thread-compatible.
 class CudaPass {
  public:
-  // Takes all memory that it will need, but for the graphs and work space of decode shapes when they first run.
+  // Takes all memory that it will need, but for graphs, which are captured when a shape first runs, and a policy's step classes.
+  // kResourceExhausted names what was too much.
   static Result<std::unique_ptr<CudaPass>> create(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv,
                                                   const CudaPassLimits& limits);
   ~CudaPass();
@@ -86,7 +82,7 @@ class CudaPass {
   enum class Logits : uint8_t { kNone, kKept };  // for the host
 
   // Decode rows on their way: begin returns at once, finish waits for the pass of that ticket, and for nothing behind it.
-  // Up to 64 rows of as many sequences, each drawn by the pick of its number. At most two passes are on their way, and are
+  // Up to limits.rows rows of as many sequences, each drawn by the pick of its number. At most two passes are on their way, and are
   // finished in order or given up.
   Result<int> begin(std::span<const CudaRow> rows, std::span<const CudaPick> picks, Logits logits, bool advance);
   // The rows of the last begin (with advance) once more, one token on, before anyone here knows that token. `rows`: their next
@@ -105,6 +101,8 @@ class CudaPass {
   // Draws for rows of the last run_prompt, at most 16 at a time.
   Status draw_prompt(std::span<const CudaPick> picks, Logits logits, std::span<cuda::Drawn> drawn);
   int64_t prompt_rows() const { return limits_.prompt_rows; }
+  // Of the allocation that all passes work in.
+  size_t work_bytes() const { return work_.size(); }
   // Logits of the last pick of that number, with Logits::kKept; out: [vocab].
   Status logits(int pick, std::span<float> out);
 
@@ -112,7 +110,7 @@ class CudaPass {
   Status read_page(int32_t page, std::span<std::byte> out);
   Status write_page(int32_t page, std::span<const std::byte> from);
   size_t page_bytes() const { return kv_shape_.page_bytes(); }
-  // How often the host has waited for all that it had begun, not for one pass: for pages, and for memory of a new shape.
+  // How often the host has waited for all that it had begun, not for one pass: for pages.
   uint64_t stream_waits() const { return stream_waits_; }
 
   // For measurements. From start_stamps on, decode passes note the device's clock in ns, up to `steps` of them;
@@ -163,7 +161,7 @@ class CudaPass {
   CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv, const CudaPassLimits& limits);
 
   Status allocate();
-  Status allocate_prompt();
+  Status check_sizes() const;
   Result<Buffers*> buffers(int rows, int group);
   Result<std::vector<Group>> groups_of(const Shape& shape);
   static Shape shape_of(size_t rows, size_t picks);
@@ -199,9 +197,10 @@ class CudaPass {
   cudaStream_t stream_ = nullptr;
   cuda::DeviceBuffer cache_;     // [pages][page_bytes]
   cuda::DeviceBuffer inputs_;    // CudaInputs
-  cuda::DeviceBuffer tables_;    // [64][table_stride]
-  cuda::DeviceBuffer residual_;  // [64][hidden]
-  cuda::DeviceBuffer plain_;     // [64][vocab]
+  cuda::DeviceBuffer work_;      // CudaWorkLayout
+  DeviceSpan tables_;            // [rows][table_stride], in work_, as are:
+  DeviceSpan residual_;          // [rows][hidden]
+  DeviceSpan plain_;             // [rows][vocab]
   cuda::DeviceBuffer policies_;  // [64] TemperatureSums and ring
   cuda::DeviceBuffer stamps_;    // StepStamps, begins, ends
   Stamps stamping_ = Stamps::kNone;

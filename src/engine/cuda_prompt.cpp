@@ -10,41 +10,6 @@ namespace halfbyte {
 using cuda::check;
 using cuda::DeviceBuffer;
 
-Status CudaPass::allocate_prompt() {
-  if (limits_.prompt_rows == 0) return {};
-  prompt_ = std::make_unique<PromptBuffers>();
-  PromptBuffers& b = *prompt_;
-  const ModelConfig& c = weights_->config;
-  const int rows = cuda::padded_prompt_rows(static_cast<int>(limits_.prompt_rows));
-  const CudaLinearKinds kinds(*weights_);
-  size_t y = 0;
-  for (const auto* kind : {&kinds.qkv, &kinds.o, &kinds.down})
-    for (const CudaLinear* linear : *kind) y = std::max(y, cuda::prompt_y_floats(linear->storage.view, rows));
-  for (const CudaLayer& l : weights_->layers) {
-    const cuda::Linear& gate_up = l.gate_up.storage.view;
-    if (!cuda::fuses_prompt_silu(gate_up, static_cast<int>(c.intermediate), l.down.mode))
-      y = std::max(y, cuda::prompt_y_floats(gate_up, rows));
-  }
-  HB_TRY(b.attention.make(kinds.qkv, rows, /*prompt=*/true));
-  HB_TRY(b.o.make(kinds.o, rows, true));
-  HB_TRY(b.mlp.make(kinds.gate_up, rows, true));
-  HB_TRY(b.down.make(kinds.down, rows, true));
-  const auto count = static_cast<size_t>(rows);
-  const auto tables = static_cast<size_t>(limits_.sequences * table_stride_);
-  HB_ASSIGN(b.tokens, DeviceBuffer::make(count * sizeof(int32_t), true));
-  HB_ASSIGN(b.positions, DeviceBuffer::make(count * sizeof(int32_t), true));
-  HB_ASSIGN(b.tables, DeviceBuffer::make(tables * sizeof(int32_t), true));
-  HB_ASSIGN(b.residual, DeviceBuffer::make(count * static_cast<size_t>(c.hidden) * sizeof(float), true));
-  // A pass of several sequences runs them one after another.
-  HB_ASSIGN(b.queries,
-            DeviceBuffer::make(cuda::prompt_query_floats(static_cast<int>(c.heads), static_cast<int>(c.kv_heads),
-                                                         static_cast<int>(c.head_dim), rows) *
-                               sizeof(float)));
-  HB_ASSIGN(b.attended, DeviceBuffer::make(count * static_cast<size_t>(c.q_width()) * sizeof(float), true));
-  HB_ASSIGN(b.y, DeviceBuffer::make(y * sizeof(float), true));
-  return {};
-}
-
 // Tokens, positions and page tables. The copies come from pageable memory: the host's vectors may change at once.
 Status CudaPass::place_prompt(std::span<const CudaSegment> segments, int rows) {
   PromptBuffers& b = *prompt_;
@@ -64,7 +29,7 @@ Status CudaPass::place_prompt(std::span<const CudaSegment> segments, int rows) {
     std::copy(s.pages.begin(), s.pages.end(),
               b.host_tables.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(table_stride_));
   }
-  const auto copy = [this](const DeviceBuffer& to, const std::vector<int32_t>& from) {
+  const auto copy = [this](const DeviceSpan& to, const std::vector<int32_t>& from) {
     return check(
         cudaMemcpyAsync(to.as<void>(), from.data(), from.size() * sizeof(int32_t), cudaMemcpyHostToDevice, stream_),
         "rows of a prompt");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/size_text.h"
 #include "decode/marker_penalty.h"
 #include "engine/append_score.h"
 #include "engine/cuda_ahead.h"
@@ -304,19 +303,9 @@ std::unique_ptr<Runner> cuda_runner_of(std::shared_ptr<CudaPass> pass, const Run
   return std::make_unique<CudaRunner>(std::move(pass), limits);
 }
 
-Result<uint64_t> cuda_memory_for_cache(uint64_t weight_bytes) {
+Result<CudaMemory> cuda_memory() {
   HB_ASSIGN(const cuda::DeviceInfo device, cuda::usable_device(0));
-  // Beside weights and cache: page tables, slots of partial sums, graphs. By the buffers' sizes the most of it are passes of 64
-  // rows of a 32B with an FP4 head (0.9 GB, made when such a pass first runs) and prompt passes (1.5 GB at 4,096 rows).
-  constexpr uint64_t kReserve = uint64_t{5} << 29;
-  const uint64_t taken = weight_bytes + kReserve;
-  if (device.free_bytes <= taken)
-    return resource_exhausted("the model's weights take " + format_bytes(weight_bytes) + ", and " +
-                              format_bytes(kReserve) + " beside them is needed; the CUDA device " + device.name +
-                              " has " + format_bytes(device.free_bytes) + " free of " +
-                              format_bytes(device.memory_bytes) +
-                              "; choose a smaller model or a plan of fewer bits, or run on the CPU (--device cpu)");
-  return device.free_bytes - taken;
+  return CudaMemory{device.name, device.free_bytes, device.memory_bytes, device.multiprocessors, device.kernels.wgmma};
 }
 
 Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits) {
@@ -326,8 +315,7 @@ Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> mo
   HB_ASSIGN(CudaWeights weights, upload_weights(model->impl(), device, context));
   const CudaKvShape kv{c.layers, c.kv_heads, c.head_dim, limits.page_tokens, model->plan().kv == KvKind::kFP8};
   HB_ASSIGN(std::unique_ptr<CudaPass> pass,
-            CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv,
-                             {limits.pages, std::min(limits.prefill_chunk, kMostPromptRows), limits.max_batch + 1}));
+            CudaPass::create(std::make_shared<const CudaWeights>(std::move(weights)), kv, cuda_pass_limits(c, limits)));
   return cuda_runner_of(std::move(pass), limits);
 }
 

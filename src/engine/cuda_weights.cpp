@@ -171,6 +171,7 @@ Result<CudaWeights> upload_weights(const Model::Impl& model, const cuda::DeviceI
   use_measured_linears(device);
   CudaWeights out;
   out.config = model.config;
+  out.shape = cuda_model_shape(model.config, model.plan, model.weights, device.kernels.wgmma);
   out.device = device;
   out.embedding_bf16 = model.weights.embedding.kind == WeightKind::kBF16;
   HB_ASSIGN(out.embedding, upload_embedding(model.weights.embedding));
@@ -189,6 +190,7 @@ Result<CudaWeights> random_cuda_weights(const ModelConfig& config, const Precisi
   use_measured_linears(device);
   CudaWeights out;
   out.config = config;
+  out.shape = uniform_cuda_shape(config, plan, device.kernels.wgmma);
   out.device = device;
   const auto embedding = static_cast<size_t>(config.vocab * config.hidden);
   HB_ASSIGN(out.embedding, DeviceBuffer::make(embedding * 2));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/cuda_memory.h"
 #include "kernels/cuda/ops.h"
 #include "model/config.h"
 #include "model/model_impl.h"
@@ -27,6 +28,7 @@ struct CudaLayer {
 // Thread-compatible; immutable once made.
 struct CudaWeights {
   ModelConfig config;
+  CudaModelShape shape;
   cuda::DeviceInfo device;
   bool embedding_bf16 = true;
   cuda::DeviceBuffer embedding;  // [vocab][hidden]

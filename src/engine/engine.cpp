@@ -7,7 +7,7 @@
 #include "base/memory_info.h"
 #include "base/quote.h"
 #include "engine/checks.h"
-#include "engine/cuda_api.h"
+#include "engine/cuda_memory.h"
 #include "engine/cuda_supported.h"
 #include "engine/inbox.h"
 #include "engine/runner.h"
@@ -153,6 +153,20 @@ const char* finish_reason_name(FinishReason reason) {
   return "?";
 }
 
+namespace {
+
+Result<ResolvedOptions> resolve_on_cuda(const Model::Impl& model, const EngineOptions& options) {
+  HB_ASSIGN(const CudaMemory memory, cuda_memory());
+  // Before memory is asked for: what cannot run is not to be told as a want of it.
+  HB_TRY(check_cuda_model(model.weights, model.plan.kv));
+  const CudaModelShape shape = cuda_model_shape(model.config, model.plan, model.weights, memory.wgmma);
+  HB_ASSIGN(const uint64_t available, cuda_memory_beside_weights(memory, shape));
+  return resolve_options(model.config, options, available,
+                         [&](const RunnerLimits& limits) { return cuda_runner_footprint(shape, limits); });
+}
+
+}  // namespace
+
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
@@ -162,14 +176,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
     return invalid_argument("the engine's device is " + quote(options.device) + ", expected cpu or cuda");
   if (cuda && options.stage_times)
     return unsupported("stage_times on a CUDA device, whose step is one graph; expected false");
-  uint64_t available = available_memory_bytes();
-  if (cuda) {
-    HB_TRY(cuda_usable());
-    // Before memory is asked for: what cannot run is not to be told as a want of it.
-    HB_TRY(check_cuda_model(model->impl().weights, model->plan().kv));
-    HB_ASSIGN(available, cuda_memory_for_cache(model->summary().weight_bytes));
-  }
-  HB_ASSIGN(const ResolvedOptions resolved, resolve_options(model->impl(), options, available));
+  HB_ASSIGN(const ResolvedOptions resolved, cuda ? resolve_on_cuda(model->impl(), options)
+                                                 : resolve_options(model->impl(), options, available_memory_bytes()));
   HB_ASSIGN(std::unique_ptr<Runner> runner,
             cuda ? make_cuda_runner(model, resolved.limits) : make_cpu_runner(model, resolved.limits));
   auto impl = std::make_unique<Impl>(std::move(model), resolved.options, std::move(runner), resolved.limits.pages);

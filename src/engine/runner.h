@@ -57,10 +57,8 @@ Result<std::unique_ptr<Runner>> make_cpu_runner(std::shared_ptr<const Model> mod
 // device gets its own packed copy. kUnsupported in a build without CUDA, without a device, or for formats that its
 // kernels do not have.
 Result<std::unique_ptr<Runner>> make_cuda_runner(std::shared_ptr<const Model> model, const RunnerLimits& limits);
-// Device memory that is left for a KV cache and work space beside weights of this size.
-Result<uint64_t> cuda_memory_for_cache(uint64_t weight_bytes);
 
-// Memory that make_cpu_runner will take beside the weights: the KV cache when it is full, and work space.
+// Memory that a runner will take beside the weights: the KV cache when it is full, and work space.
 struct RunnerFootprint {
   uint64_t kv = 0;
   uint64_t work = 0;

@@ -2,9 +2,10 @@
 // program of its own, because the process cannot use the device afterwards. Skipped without a device.
 #include <gtest/gtest.h>
 
-#include "engine/runner.h"
+#include "engine/cuda_memory.h"
 #include "halfbyte/engine.h"
 #include "kernels/cuda/ops.h"
+#include "model/model_impl.h"
 #include "support/cuda_device.h"
 #include "support/cuda_model.h"
 
@@ -38,7 +39,11 @@ TEST(CudaFault, EndsRequestsAndSaysSo) {
   ASSERT_NE(model, nullptr);
 
   // More than the device has: before anything is uploaded.
-  const auto most = cuda_memory_for_cache(uint64_t{1} << 50);
+  auto memory = cuda_memory();
+  ASSERT_TRUE(memory.ok()) << memory.status().message();
+  memory->free_bytes = 1 << 20;
+  const auto most = cuda_memory_beside_weights(
+      *memory, cuda_model_shape(model->config(), model->plan(), model->impl().weights, memory->wgmma));
   ASSERT_FALSE(most.ok());
   EXPECT_NE(most.status().message().find("the model's weights take"), std::string::npos) << most.status().message();
   // Memory that runs out later names both numbers.

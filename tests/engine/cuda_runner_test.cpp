@@ -9,8 +9,10 @@
 #include <map>
 
 #include "base/rng.h"
+#include "engine/cuda_memory.h"
 #include "halfbyte/engine.h"
 #include "kernels/cuda/ops.h"
+#include "model/model_impl.h"
 #include "support/cuda_device.h"
 #include "support/cuda_model.h"
 
@@ -175,6 +177,35 @@ TEST(CudaEngine, TokensDoNotDependOnManyOthers) {
   EXPECT_GE(engine->metrics().steps_ahead, least_ahead(11, 0));
   for (const uint64_t i : {0u, 3u, 15u, 16u, 31u, 32u, 47u, 48u, 60u})
     EXPECT_EQ(together[i], generate(*engine, {i}, 60)[0]) << "request " << i;
+}
+
+// What a device gives an engine at its start is what was reckoned, and serving takes no more of it than graphs do.
+TEST(CudaEngine, TakesItsMemoryAtTheStart) {
+  HB_NEED_CUDA();
+  const auto model = cuda_model("llama", "w4a16");
+  ASSERT_NE(model, nullptr);
+  // What a first engine leaves behind (code of kernels) is there before anything is counted.
+  generate(*engine_of(model, "cuda"), {0, 1, 2});
+  const auto before = cuda_memory();
+  ASSERT_TRUE(before.ok()) << before.status().message();
+  const auto engine = engine_of(model, "cuda", 64 * 1024, 64);
+  ASSERT_NE(engine, nullptr);
+  const uint64_t taken = before->free_bytes - cuda_memory()->free_bytes;
+  const CudaModelShape shape = cuda_model_shape(model->config(), model->plan(), model->impl().weights, before->wgmma);
+  const RunnerFootprint f = cuda_runner_footprint(shape, {64, 64, 64 * 1024 / 32, 32});
+  const uint64_t reckoned = f.total() + cuda_weight_bytes(shape, before->multiprocessors);
+  RecordProperty("taken", std::to_string(taken));
+  RecordProperty("reckoned", std::to_string(reckoned));
+  EXPECT_LE(taken, reckoned + (uint64_t{16} << 20)) << "buffers of their own, rounded up";
+  EXPECT_GE(taken, f.total() - (uint64_t{4} << 20));
+  std::vector<uint64_t> indices;
+  for (uint64_t i = 0; i < 64; ++i) indices.push_back(i);
+  for (const size_t count : {64u, 33u, 17u, 5u, 2u, 1u})
+    generate(*engine, {indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count)});
+  ASSERT_TRUE(engine->score(prompt_of(1, 80)).ok());
+  const uint64_t served = before->free_bytes - cuda_memory()->free_bytes;
+  RecordProperty("served", std::to_string(served));
+  EXPECT_LE(served, taken + (uint64_t{384} << 20));
 }
 
 // Where a token is drawn changes nothing.

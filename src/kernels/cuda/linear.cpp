@@ -98,13 +98,11 @@ Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t
 }
 
 size_t x_bytes(const Linear& linear, int rows) {
-  return linear.fp4 ? fp4_x_bytes(linear, rows)
-                    : static_cast<size_t>(padded_rows(rows)) * static_cast<size_t>(linear.k) * 2;
+  return linear.fp4 ? fp4_x_bytes(linear, rows) : x_bytes(linear.size(), rows);
 }
 
 size_t slot_floats(const Linear& linear, int rows) {
-  return static_cast<size_t>(linear.fp4 ? kMaxSlots : 1) * static_cast<size_t>(padded_rows(rows)) *
-         static_cast<size_t>(linear.rows);
+  return slot_floats(linear.size(), rows);
 }
 
 LinearKernel linear_kernel_of(const Linear& linear, int rows) {
@@ -135,12 +133,11 @@ int prompt_layout_rows(const Linear& linear, int rows) {
 }
 
 size_t prompt_x_bytes(const Linear& linear, int rows) {
-  const int runs = linear.fp4 ? linear.k_steps * (kStepK / kPromptK) : (linear.k + kPromptK - 1) / kPromptK;
-  return static_cast<size_t>(runs) * static_cast<size_t>(padded_prompt_rows(rows)) * kPromptRowBytes;
+  return prompt_x_bytes(linear.size(), rows);
 }
 
 size_t prompt_y_floats(const Linear& linear, int rows) {
-  return static_cast<size_t>(padded_prompt_rows(rows)) * static_cast<size_t>(linear.rows);
+  return prompt_y_floats(linear.size(), rows);
 }
 
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale) {

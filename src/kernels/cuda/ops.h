@@ -20,21 +20,15 @@
 #include "kernels/cuda/kernel_set.h"
 #include "kernels/cuda/linear_table.h"
 #include "kernels/cuda/prompt_layout.h"
+#include "kernels/cuda/work_sizes.h"
 #include "tensor/quant_linear.h"
 
 namespace halfbyte::cuda {
 
-inline constexpr int kMaxRows = 16;      // columns x^ of one pass
-inline constexpr int kMaxSlots = 8;      // partial sums of an output
-inline constexpr int kMaxSplits = 16;    // parts that attention cuts a sequence into
+// kMaxRows, kMaxSlots, kMaxSplits and padded_rows: work_sizes.h.
 inline constexpr int kMaxWidth = 32768;  // K of a row operation
 inline constexpr int kMaxHeadDim = 128;  // 64 and 128 are compiled
 inline constexpr int kMaxGroup = 8;      // query heads a KV head
-
-// M is rounded up to a compiled one: 1, 2, 4, 8 or 16.
-constexpr int padded_rows(int rows) {
-  return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : 16;
-}
 
 // --- devices ---
 
@@ -120,6 +114,8 @@ struct Linear {
   int multiprocessors = 0;               // of the device
   // FP4: the kernel for 1, 2, 4, 8 and 16 rows. All give the same bits. A ring where none can run is taken for stages.
   std::array<LinearKernel, 5> kernels = {};
+
+  LinearSize size() const { return {fp4, n, k}; }
 };
 
 // A linear's memory; `view` points into it.
