@@ -39,7 +39,7 @@ struct BenchOptions {
 constexpr int64_t kPromptTokens = 512;  // unless --prompt-tokens says otherwise
 
 struct Sizes {
-  int64_t prompt = kPromptTokens, tokens = 0, batch = 0, context = 0;
+  int64_t prompt = kPromptTokens, tokens = 0, batch = 0, context = 0, chunk = 0;
 };
 
 struct Case {
@@ -62,8 +62,7 @@ class Bench {
  public:
   Bench(Engine& engine, const Sizes& sizes) : engine_(engine), sizes_(sizes) {
     const ModelSummary& s = engine.model().summary();
-    const auto chunks =
-        static_cast<double>((sizes.prompt + EngineOptions{}.prefill_chunk - 1) / EngineOptions{}.prefill_chunk);
+    const auto chunks = static_cast<double>((sizes.prompt + sizes.chunk - 1) / sizes.chunk);
     // All weights are read once for each chunk of a prompt and each decode step.
     prompt_.name = fmt::format("prompt {}", sizes.prompt);
     prompt_.bytes_per_token =
@@ -192,6 +191,7 @@ Result<Sizes> read_sizes(const BenchOptions& options) {
   HB_TRY(read_size(options.tokens, "--tokens", sizes.tokens));
   HB_TRY(read_size(options.batch, "--batch", sizes.batch));
   HB_TRY(read_size(options.context, "--context", sizes.context));
+  HB_ASSIGN(sizes.chunk, prefill_chunk_of(options.model, "cpu"));
   return sizes;
 }
 
@@ -219,14 +219,15 @@ Status check_form(const BenchOptions& options, const CLI::App& app) {
     return refuse_unused(
         app, "with --roofline",
         {"MODEL", "--synthetic", "--stepped", "--policy-cost", "--host-gap", "--stages", "--prompt-tokens", "--tokens",
-         "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device", "--race"});
+         "--batch", "--context", "--warmup", "--plan", "--kv", "--ctx", "--device", "--race", "--prefill-chunk"});
   if (!options.svg.empty()) return invalid_argument("--svg goes with --roofline");
   if (options.stepped)
     return refuse_unused(app, "with --stepped",
                          {"--policy-cost", "--stages", "--prompt-tokens", "--tokens", "--batch", "--context",
-                          "--repeat", "--warmup", "--json", "--ctx", "--race", "--host-gap"});
+                          "--repeat", "--warmup", "--json", "--ctx", "--race", "--host-gap", "--prefill-chunk"});
   if (options.race)
-    return refuse_unused(app, "with --race", {"--host-gap", "--policy-cost", "--repeat", "--prompt-tokens"});
+    return refuse_unused(app, "with --race",
+                         {"--host-gap", "--policy-cost", "--repeat", "--prompt-tokens", "--prefill-chunk"});
   return {};
 }
 
@@ -278,6 +279,9 @@ Result<CudaDecodeOptions> cuda_options(const BenchOptions& options, Sizes sizes,
   decode.prompt_rounds = options.repeat;
   decode.policy = options.policy_cost;
   decode.gap = options.host_gap;
+  if (!options.model.prefill_chunk.empty()) {
+    HB_ASSIGN(decode.prefill_chunk, prefill_chunk_of(options.model, "cuda"));
+  }
   HB_ASSIGN(decode.plan, parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan));
   if (!options.model.kv.empty()) {
     HB_ASSIGN(decode.plan.kv, parse_kv(options.model.kv));
@@ -324,7 +328,8 @@ int run(BenchOptions options, const CLI::App& app) {
   if (const Status s = check_batch(sizes->batch, /*most=*/256, "on the CPU"); !s.ok()) return fail(s);
   if (options.policy_cost) {
     const Status beside =
-        refuse_unused(app, "with --policy-cost", {"--stages", "--prompt-tokens", "--batch", "--repeat", "--warmup"});
+        refuse_unused(app, "with --policy-cost",
+                      {"--stages", "--prompt-tokens", "--batch", "--repeat", "--warmup", "--prefill-chunk"});
     if (!beside.ok()) return fail(beside);
   }
   const auto model = open_model(options);
@@ -401,6 +406,7 @@ Command add_bench(CLI::App& app) {
   flags.flag("--json", options->json, "One JSON object instead of a table");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);
+  add_prefill_flag(flags, options->model, "512; on a CUDA device 4096");
   return [options, &app] { return run(*options, app); };
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "bench_support.h"
@@ -74,6 +75,7 @@ std::string cuda_decode_text(const CudaDecodeOptions& o, const CudaDecodeReport&
     if (!r.prompt_ms.empty()) {
       const double prompt = percentile(r.prompt_ms, 0.5);
       out["prompt"] = {{"tokens", o.prompt},
+                       {"chunk", std::min(o.prompt, o.prefill_chunk)},
                        {"ms", {{"median", prompt}, {"p10", percentile(r.prompt_ms, 0.1)}}},
                        {"tokens_per_s", static_cast<double>(o.prompt) * 1000.0 / prompt}};
     }

@@ -303,6 +303,7 @@ Command add_calibrate(CLI::App& app) {
   add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->run.model);
   add_context_flag(flags, options->run.model);
+  add_prefill_flag(flags, options->run.model);
   return [options, &app] {
     if (const Status unused = refuse_unused_flags(app, *options); !unused.ok()) return fail(unused);
     return calibrate(*options);

@@ -153,6 +153,7 @@ void add_machine_flags(Flags& flags, EvalFlags& o) {
   flags.flag("-q,--quiet", o.quiet, "No progress");
   add_load_flags(flags, o.model);
   add_context_flag(flags, o.model);
+  add_prefill_flag(flags, o.model);
   o.model.device = "cpu";
   add_device_flag(flags, o.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can run the model");
 }

@@ -12,7 +12,9 @@
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "base/user_cache.h"
+#include "engine/checks.h"
 #include "engine/cuda_api.h"
+#include "engine/cuda_memory.h"
 #include "io/model_source.h"
 #include "kernels/cuda/kernel_set.h"
 #include "kernels/registry.h"
@@ -109,6 +111,27 @@ void add_context_flag(Flags& flags, ModelOptions& options) {
                "Longest sequence in tokens, e.g. 4096 or 32K (default: the model's, or what fits)");
 }
 
+void add_prefill_flag(Flags& flags, ModelOptions& options, const std::string& standard) {
+  const auto check = [](const std::string& text) -> Result<int64_t> {
+    const auto chunk = parse_size(text, "");
+    if (chunk.ok() && *chunk >= 1 && *chunk <= kMostPrefillChunk) return chunk;
+    return invalid_argument(fmt::format("is {}, expected 1 to {}", quote(text), kMostPrefillChunk));
+  };
+  flags
+      .option("--prefill-chunk", options.prefill_chunk,
+              "Tokens of prompts that a step reads at most, e.g. 128 or 2K; changes times, not results (default: " +
+                  standard + ")")
+      ->check(readable(check));
+}
+
+Result<int64_t> prefill_chunk_of(const ModelOptions& options, std::string_view device) {
+  int64_t chunk = EngineOptions{}.prefill_chunk;
+  HB_TRY(read_size(options.prefill_chunk, "--prefill-chunk", chunk));
+  if (device != "cuda" || chunk <= kMostPromptRows) return chunk;
+  return invalid_argument(
+      fmt::format("--prefill-chunk is {}, expected 1 to {} on a CUDA device", options.prefill_chunk, kMostPromptRows));
+}
+
 void add_device_flag(Flags& flags, ModelOptions& options, const std::string& help) {
   const auto check = [](const std::string& text) -> std::string {
     return text == "auto" || text == "cpu" || text == "cuda"
@@ -166,6 +189,7 @@ Result<LoadOptions> load_options(const ModelOptions& options) {
     HB_ASSIGN(load.kv, parse_kv(options.kv));
   }
   HB_ASSIGN(const std::string device, chosen_device(options));
+  HB_TRY(prefill_chunk_of(options, device).status());  // before anything is loaded
   if (options.device == "auto" && device == "cpu" && options.kernels.empty() && !options.quiet) note_unused_device();
   load.kernels = device == "cuda" ? "ref" : options.kernels;
   load.threads = options.threads;
@@ -189,6 +213,7 @@ Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model, 
   engine.max_batch = batch;
   engine.threads = options.threads;
   HB_ASSIGN(engine.device, chosen_device(options));
+  HB_ASSIGN(engine.prefill_chunk, prefill_chunk_of(options, engine.device));
   HB_TRY(read_size(options.ctx, "--ctx", engine.context));
   if (engine.context > 0) engine.kv_tokens = engine.context * batch;
   return Engine::create(std::move(model), engine);

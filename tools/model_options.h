@@ -1,8 +1,10 @@
 // Finding and loading the model: the flags that run, inspect and bench share.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "command.h"
 #include "halfbyte/chat.h"
@@ -18,6 +20,7 @@ struct ModelOptions {
   std::string kernels_flag = "--kernels";  // what it is called here
   bool has_device_flag = false;
   bool quiet = false;  // no notes
+  std::string prefill_chunk;
 };
 
 inline constexpr char kModelHelp[] =
@@ -27,6 +30,10 @@ void add_model_argument(Flags& flags, ModelOptions& options);
 // --plan, --kv, --kernels, --threads. `kernels_flag` is what the second is called here; its variable is always HALFBYTE_KERNELS.
 void add_load_flags(Flags& flags, ModelOptions& options, const std::string& kernels_flag = "--kernels");
 void add_context_flag(Flags& flags, ModelOptions& options);
+// --prefill-chunk, of commands that have an engine read prompts. standard: what it is where nobody says.
+void add_prefill_flag(Flags& flags, ModelOptions& options, const std::string& standard = "512");
+// What the flag says, or the engine's default. kInvalidArgument: more than the device, "cpu" or "cuda", takes at once.
+Result<int64_t> prefill_chunk_of(const ModelOptions& options, std::string_view device);
 
 // The model that was named, or else the reasoner of this tree, or the one that scripts/get-model keeps in the user's cache;
 // an error that says how to get one when there is none.

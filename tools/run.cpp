@@ -252,6 +252,7 @@ Command add_run(CLI::App& app) {
   add_device_flag(flags, options->model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->model);
   add_context_flag(flags, options->model);
+  add_prefill_flag(flags, options->model);
   return [options] {
     options->model.quiet = options->quiet && !options->verbose;
     return run(*options);

@@ -247,6 +247,7 @@ Command add_trace(CLI::App& app) {
   add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->run.model);
   add_context_flag(flags, options->run.model);
+  add_prefill_flag(flags, options->run.model);
   return [options] {
     options->run.model.quiet = options->run.quiet;
     return trace(*options);

@@ -132,6 +132,9 @@ def test_inspect_compares_other_shapes_in_line(halfbyte, model, tmp_path):
     (["inspect", "MODEL", "--batch", "4"], ["--batch has no effect without --fit"]),
     (["inspect", "MODEL", "--ctx", "64"], ["--ctx has no effect without --fit"]),
     (["bench", "MODEL", "--policy-cost", "--batch", "4"], ["--batch has no effect with --policy-cost"]),
+    (["bench", "MODEL", "--policy-cost", "--prefill-chunk", "4"], ["--prefill-chunk has no effect with --policy-cost"]),
+    (["bench", "--roofline", "--prefill-chunk", "4"], ["--prefill-chunk has no effect with --roofline"]),
+    (["bench", "MODEL", "--stepped", "--prefill-chunk", "4"], ["--prefill-chunk has no effect with --stepped"]),
     (["bench", "MODEL", "--policy-cost", "--stepped"], ["--policy-cost has no effect with --stepped"]),
     (["bench", "MODEL", "--roofline"], ["MODEL has no effect with --roofline"]),
     (["bench", "--race", "--roofline"], ["--race has no effect with --roofline"]),
@@ -151,6 +154,8 @@ def test_inspect_compares_other_shapes_in_line(halfbyte, model, tmp_path):
         (["--race", "--policy-cost"], "--policy-cost has no effect with --race"),
         (["--race", "--repeat", "3"], "--repeat has no effect with --race"),
         (["--race", "--prompt-tokens", "3"], "--prompt-tokens has no effect with --race"),
+        (["--race", "--prefill-chunk", "3"], "--prefill-chunk has no effect with --race"),
+        (["--prefill-chunk", "4097"], "--prefill-chunk is 4097, expected 1 to 4096 on a CUDA device"),
         (["--tokens", "1"], "--tokens is 1, expected 2 to 1048576 on a CUDA device"),
         (["--tokens", "2M"], "--tokens is 2097152, expected 2 to 1048576 on a CUDA device"),
         (["--batch", "65"], "--batch is 65, expected 1 to 64 on a CUDA device"),
@@ -196,6 +201,41 @@ def test_kernels_of_a_device_name_the_commands_own_options(halfbyte, model):
 def test_a_variable_that_has_no_effect_here_is_passed_over(halfbyte, model):
     assert halfbyte("inspect", model, env=clean_environment(HALFBYTE_CTX="64", HALFBYTE_BATCH="2")).code == 0
     assert halfbyte("run", model, "Hi", "-v", env=clean_environment(HALFBYTE_QUIET="1")).code == 0
+
+
+# --- prompts in chunks ---
+
+@pytest.mark.parametrize("command", [["run", "MODEL", "Hi"], ["bench", "MODEL"], ["eval", "MODEL", "--task", "perplexity", "--text", "t"],
+                                     ["eval", "sweep", "MODEL", "--tasks", "t.jsonl", "-o", "s"], ["trace", "MODEL", "Hi", "--jsonl", "-"],
+                                     ["calibrate", "reset", "MODEL", "--prompts", "p"]])
+@pytest.mark.parametrize("chunk", ["0", "-3", "65537", "many", "1.5"])
+def test_a_chunk_has_its_range(halfbyte, model, command, chunk):
+    r = halfbyte(*[model if a == "MODEL" else a for a in command], "--prefill-chunk", chunk)
+    assert r.code == 2 and r.out == "" and r.err.count("\n") == 1
+    assert f"--prefill-chunk: is '{chunk}', expected 1 to 65536" in r.err, r.err
+
+
+@pytest.mark.parametrize("plan", ["w4a4", "bf16"])
+def test_another_chunk_gives_the_same_text(halfbyte, plan):
+    """Of a model whose tokens depend on the whole prompt, with chunks that end anywhere in it."""
+    reasoner = pathlib.Path(__file__).resolve().parents[2] / "models" / "halfbyte-reasoner"
+    ask = ("run", reasoner, "What is 17 + 25? " * 4, "--plan", plan, "--device", "cpu", "--temperature", 0, "--max-tokens", 40, "--json")
+    whole = json.loads(halfbyte(*ask).out)
+    assert whole["prompt_tokens"] > 40 and len(set(whole["token_ids"])) > 5
+    for chunk in ("1", "7", "32", "2K"):
+        other = json.loads(halfbyte(*ask, "--prefill-chunk", chunk).out)
+        assert other["token_ids"] == whole["token_ids"], chunk
+    assert json.loads(halfbyte(*ask, env=clean_environment(HALFBYTE_PREFILL_CHUNK="5")).out)["token_ids"] == whole["token_ids"]
+
+
+def test_bench_counts_the_weights_of_each_chunk(halfbyte):
+    def bytes_a_token(*chunk):
+        out = halfbyte("bench", "--synthetic", "tiny", "--prompt-tokens", 30, "--tokens", 2, "--repeat", 1, "--warmup", 0, "--json", *chunk)
+        prompt = json.loads(out.out)["cases"][0]
+        return prompt["GBps"] / prompt["tokens_per_s"]
+    whole = bytes_a_token()
+    assert bytes_a_token("--prefill-chunk", 10) == pytest.approx(3 * whole)
+    assert bytes_a_token("--prefill-chunk", 29) == pytest.approx(2 * whole)
 
 
 # --- tokenize ---

@@ -241,7 +241,7 @@ def test_help_says_where_it_runs(halfbyte):
 
 
 # What perplexity reads; of every other flag that there is, now or later, it says that it has no effect.
-READ_BY_PERPLEXITY = {"--task", "--text", "--window", "--quiet", "--plan", "--kv", "--kernels", "--threads", "--ctx", "--device", "--json", "--help"}
+READ_BY_PERPLEXITY = {"--task", "--text", "--window", "--quiet", "--plan", "--kv", "--kernels", "--threads", "--ctx", "--prefill-chunk", "--device", "--json", "--help"}
 
 
 def flags_of_eval(halfbyte):
