@@ -247,7 +247,7 @@ Command add_run(CLI::App& app) {
   flags.flag("--json", options->json, "One JSON object instead of text");
   flags.flag("-v,--verbose", options->verbose,
              "Print the model, the sampling and the rates, also when stderr is no terminal");
-  flags.flag("-q,--quiet", options->quiet, "Print neither");
+  flags.flag("-q,--quiet", options->quiet, "Print neither, and no notes");
   options->model.device = "auto";
   add_device_flag(flags, options->model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->model);

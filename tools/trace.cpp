@@ -242,7 +242,7 @@ Command add_trace(CLI::App& app) {
   flags.option("--compare", options->compare, "A second plan: show where it would have chosen another token");
   flags.option("--reference", options->reference, "The model of the second plan (default: the same)");
   add_sampling_flags(flags, options->run);
-  flags.flag("-q,--quiet", options->run.quiet, "Do not say what was written");
+  flags.flag("-q,--quiet", options->run.quiet, "No notes: what was written, how it was drawn");
   options->run.model.device = "auto";
   add_device_flag(flags, options->run.model, "Where to run: cpu, cuda, or auto: a CUDA device where one can be used");
   add_load_flags(flags, options->run.model);

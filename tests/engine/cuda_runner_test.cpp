@@ -208,6 +208,28 @@ TEST(CudaEngine, TakesItsMemoryAtTheStart) {
   EXPECT_LE(served, taken + (uint64_t{384} << 20));
 }
 
+// Nor do scores depend on how many rows a prompt's pass has.
+TEST(CudaEngine, ScoresDoNotDependOnTheChunk) {
+  HB_NEED_CUDA();
+  for (const char* plan : {"w4a16", "w4a4", "bf16"}) {
+    const auto model = cuda_model("llama", plan);
+    ASSERT_NE(model, nullptr);
+    std::vector<std::vector<float>> entropies;
+    for (const int64_t chunk : {512, 100, 16, 1}) {
+      EngineOptions options;
+      options.device = "cuda";
+      options.context = options.kv_tokens = 1024;
+      options.prefill_chunk = chunk;
+      const auto engine = Engine::create(model, options);
+      ASSERT_TRUE(engine.ok()) << engine.status().message();
+      const auto scores = (*engine)->score(prompt_of(5, 300));
+      ASSERT_TRUE(scores.ok()) << scores.status().message();
+      entropies.push_back(scores->entropies);
+      EXPECT_EQ(entropies.back(), entropies.front()) << plan << ", " << chunk << " rows";
+    }
+  }
+}
+
 // Where a token is drawn changes nothing.
 TEST(CudaEngine, HostAndDeviceDrawTheSame) {
   HB_NEED_CUDA();
