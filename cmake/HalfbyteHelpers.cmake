@@ -48,7 +48,7 @@ endfunction()
 
 # hb_test(NAME SRCS ... DEPS ... SYSTEM_DEPS ... LABELS ...): a GoogleTest program registered with ctest as one test.
 # The label `release` also puts it into hb_release_tests: what scripts/test builds and runs as it is shipped, besides `dev`;
-# `device` into hb_device_tests, and ctest calls the program skipped when all of its cases are.
+# `device` and `cuda-host` into hb_device_tests; with `device` ctest calls the program skipped when all of its cases are.
 add_custom_target(hb_release_tests)
 add_custom_target(hb_device_tests)
 function(hb_test name)
@@ -77,6 +77,9 @@ function(hb_test name)
     add_dependencies(hb_device_tests ${name})
     target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/device_main.cpp)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
+  if("cuda-host" IN_LIST ARG_LABELS)
+    add_dependencies(hb_device_tests ${name})
   endif()
 endfunction()
 

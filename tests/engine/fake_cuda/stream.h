@@ -1,0 +1,12 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace halfbyte::fake_cuda {
+
+using Operations = std::vector<std::function<void()>>;
+// Done at once, or kept for the graph that is being captured.
+void put(std::function<void()> operation);
+
+}  // namespace halfbyte::fake_cuda
