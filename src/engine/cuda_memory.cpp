@@ -12,7 +12,7 @@ using cuda::kMaxRows;
 using cuda::LinearSize;
 
 // What no shape says: the kernels' code, graphs, which are captured when a shape of a pass first runs (a few MB each with many
-// layers), a policy's step classes, and what the driver keeps for itself.
+// layers), and what the driver keeps for itself.
 constexpr uint64_t kOtherBytes = uint64_t{384} << 20;
 
 bool is_fp4(WeightKind kind) {
@@ -185,6 +185,7 @@ CudaWorkLayout lay_out_cuda_work(const CudaModelShape& shape, const CudaPassLimi
   out.tables = pieces.take(rows * static_cast<size_t>(limits.table_stride) * sizeof(int32_t));
   out.residual = pieces.floats(rows * static_cast<size_t>(shape.config.hidden));
   out.plain = pieces.floats(rows * static_cast<size_t>(shape.config.vocab));
+  out.classes = pieces.take(static_cast<size_t>(limits.rows) * static_cast<size_t>(shape.config.vocab));
   const WorkPiece logits = pieces.floats(cuda::slot_floats(shape.head, kMaxRows));
   for (int group = 0; group < groups; ++group) {
     // The first takes scores and the draws of prompts, too, 16 rows at a time.

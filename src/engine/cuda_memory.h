@@ -84,6 +84,7 @@ struct CudaWorkLayout {
   std::map<std::pair<int, int>, CudaGroupPieces> groups;  // by padded rows and group
   CudaPromptPieces prompt;                                // nothing without prompt_rows
   WorkPiece tables, residual, plain;  // of decode rows: page tables, residual stream, logits for the host
+  WorkPiece classes;                  // [rows][vocab] step classes of temperature policies
   size_t bytes = 0;
 };
 CudaWorkLayout lay_out_cuda_work(const CudaModelShape& shape, const CudaPassLimits& limits);

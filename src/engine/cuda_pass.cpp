@@ -67,6 +67,8 @@ Status CudaPass::allocate() {
   tables_ = {work_, layout.tables};
   residual_ = {work_, layout.residual};
   plain_ = {work_, layout.plain};
+  classes_memory_ = {work_, layout.classes};
+  classes_.resize(static_cast<size_t>(limits_.rows));
   for (const auto& [key, pieces] : layout.groups) {
     auto made = std::make_unique<Buffers>();
     made->rows = key.first;
@@ -233,7 +235,8 @@ Status CudaPass::place_table(int row, std::span<const int32_t> pages) {
 Status CudaPass::place_policy(int row, const CudaPick& pick, cuda::DrawRule& rule) {
   std::byte* const at = policies_.as<std::byte>() + static_cast<size_t>(row) * kPolicyBytes;
   HB_ASSIGN(rule.classes, place_classes(pick.classes));
-  rule.class_count = pick.classes == nullptr ? 0 : static_cast<int32_t>(pick.classes->size());
+  const auto vocab = static_cast<size_t>(weights_->config.vocab);
+  rule.class_count = pick.classes == nullptr ? 0 : static_cast<int32_t>(std::min(pick.classes->size(), vocab));
   rule.state = reinterpret_cast<TemperatureSums*>(at);
   rule.ring = reinterpret_cast<double*>(at + kRingOffset);
   const TemperatureSums& sums = pick.policy->sums();
@@ -247,16 +250,19 @@ Status CudaPass::place_policy(int row, const CudaPick& pick, cuda::DrawRule& rul
 
 Result<const uint8_t*> CudaPass::place_classes(const std::shared_ptr<const StepClasses>& classes) {
   if (classes == nullptr || classes->empty()) return nullptr;
-  for (const Classes& known : classes_)
-    if (known.host == classes) return known.device.as<const uint8_t>();
-  // What no request has any more may go; freeing it waits for passes on their way.
-  std::erase_if(classes_, [](const Classes& known) { return known.host.use_count() == 1; });
-  HB_ASSIGN(DeviceBuffer made, DeviceBuffer::make(classes->size()));
-  HB_TRY(check(  // on the stream of the passes that read them, which does not wait for others
-      cudaMemcpyAsync(made.as<void>(), classes->data(), classes->size(), cudaMemcpyHostToDevice, stream_),
-      "step classes"));
-  classes_.push_back({classes, std::move(made)});
-  return classes_.back().device.as<const uint8_t>();
+  // There are as many places as rows: one that this pass has is never the oldest.
+  auto place = std::ranges::find(classes_, classes, &Classes::host);
+  const bool known = place != classes_.end();
+  if (!known) place = std::ranges::min_element(classes_, {}, &Classes::used);
+  const auto vocab = static_cast<size_t>(weights_->config.vocab);
+  uint8_t* const at = classes_memory_.as<uint8_t>() + static_cast<size_t>(place - classes_.begin()) * vocab;
+  place->used = ++placings_;
+  if (known) return at;
+  place->host = classes;
+  // On the stream of the passes that read them: one on its way has read what stood there.
+  HB_TRY(check(cudaMemcpyAsync(at, classes->data(), std::min(classes->size(), vocab), cudaMemcpyHostToDevice, stream_),
+               "step classes"));
+  return at;
 }
 
 Result<int> CudaPass::launch(const Shape& shape, std::span<const int32_t> positions) {

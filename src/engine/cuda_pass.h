@@ -61,8 +61,8 @@ class DeviceSpan {
 // Thread-compatible.
 class CudaPass {
  public:
-  // Takes all memory that it will need, but for graphs, which are captured when a shape first runs, and a policy's step classes.
-  // kResourceExhausted names what was too much.
+  // Takes all memory that it will need, but for graphs, which are captured when a shape first runs. kResourceExhausted names
+  // what was too much.
   static Result<std::unique_ptr<CudaPass>> create(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv,
                                                   const CudaPassLimits& limits);
   ~CudaPass();
@@ -153,10 +153,11 @@ class CudaPass {
     int picks = 0;
     std::array<int32_t, kMaxPassRows> positions;  // of the picks
   };
-  // Step classes on the device, shared by all requests that have them.
+  // Step classes on the device, shared by all requests that have them. A place for each row: what the longest nobody had makes
+  // room.
   struct Classes {
     std::shared_ptr<const StepClasses> host;
-    cuda::DeviceBuffer device;
+    uint64_t used = 0;  // number of the placing
   };
   CudaPass(std::shared_ptr<const CudaWeights> weights, const CudaKvShape& kv, const CudaPassLimits& limits);
 
@@ -210,7 +211,9 @@ class CudaPass {
   Shape placed_shape_;  // of the last begin
   uint64_t stream_waits_ = 0;
   std::array<std::vector<int32_t>, kMaxPassRows> placed_tables_;
-  std::vector<Classes> classes_;
+  DeviceSpan classes_memory_;     // [rows][vocab], in work_
+  std::vector<Classes> classes_;  // [rows]
+  uint64_t placings_ = 0;
   std::map<std::pair<int, int>, std::unique_ptr<Buffers>> buffers_;  // by rows and group
   std::unique_ptr<PromptBuffers> prompt_;
   std::map<Shape, cudaGraphExec_t> graphs_;

@@ -138,6 +138,37 @@ TEST(CudaHost, NothingIsAllocatedAfterTheStart) {
   EXPECT_EQ(state().faults, 0u);
 }
 
+// More step classes than rows of a pass, each on the device when its request draws.
+TEST(CudaHost, PoliciesFindTheirStepClasses) {
+  const auto model = testing::cuda_model("llama", "w4a16");
+  ASSERT_NE(model, nullptr);
+  const auto engine = engine_of(model, options_of(3));
+  ASSERT_NE(engine, nullptr);
+  const uint64_t makes = state().makes;
+  std::vector<std::shared_ptr<const StepClasses>> kept;  // nobody lets go of any
+  for (uint64_t round = 0; round < 4; ++round) {
+    for (uint64_t i = 0; i < 5; ++i) {
+      GenerateRequest r;
+      r.prompt = prompt_of(i, 10);
+      r.max_tokens = 20;
+      r.sampling.seed = 1 + round * 5 + i;
+      r.sampling.policy.rule = TemperatureRule::kReset;
+      // Longer than the vocabulary, too: whoever makes them may pad.
+      kept.push_back(std::make_shared<const StepClasses>(fake_cuda::kVocab + i, static_cast<uint8_t>(r.sampling.seed)));
+      r.step_classes = kept.back();
+      ASSERT_TRUE(engine->submit(std::move(r)).ok());
+    }
+    while (engine->busy()) {
+      const auto events = engine->step();
+      ASSERT_TRUE(events.ok()) << events.status().message();
+      for (const TokenEvent& e : *events) ASSERT_EQ(e.error, "");
+    }
+  }
+  EXPECT_GT(state().class_reads, 200u);
+  EXPECT_EQ(state().faults, 0u) << "a request read another one's classes";
+  EXPECT_EQ(state().makes, makes);
+}
+
 // What was reckoned before anything was uploaded is what is taken, give or take what stands for rounding up.
 TEST(CudaHost, TakesWhatWasReckoned) {
   for (const char* plan : {"w4a16", "bf16"}) {

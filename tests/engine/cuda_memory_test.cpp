@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/checks.h"
@@ -81,7 +85,7 @@ TEST(CudaMemory, PiecesDoNotMeet) {
   for (const char* plan : {"w4a16", "w4a4-mxfp4", "bf16"}) {
     const CudaModelShape shape = shape_of("qwen3-0.6b", plan);
     const CudaWorkLayout layout = layout_of(shape, limits_of(40));
-    std::vector<WorkPiece> pieces{layout.tables, layout.residual, layout.plain};
+    std::vector<WorkPiece> pieces{layout.tables, layout.residual, layout.plain, layout.classes};
     for (const auto& [key, group] : layout.groups) {
       for (const WorkPiece& piece : inputs_of(group)) pieces.push_back(piece);
       const auto& [rows, number] = key;
@@ -125,6 +129,22 @@ TEST(CudaMemory, WorkSpaceFollowsTheShape) {
   EXPECT_GT(work_of(shape_of("qwen3-32b", "w4a4"), limits_of(1, 4096)), fused + (uint64_t{500} << 20));
   // An FP4 head has eight slots an output, a BF16 one a single one.
   EXPECT_GT(work_of(shape_of("qwen3-32b", "w4a16,head.weights=nvfp4"), limits_of(1)), work_of(large, limits_of(1)));
+}
+
+// The table of docs/cuda.md, in MB.
+TEST(CudaMemory, IsWhatTheDocumentSays) {
+  std::ifstream file(HALFBYTE_SOURCE_DIR "/docs/cuda.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const auto& [name, shape] :
+       {std::pair("SmolLM2-135M", shape_of("smollm2-135m")), std::pair("Qwen3-8B", shape_of("qwen3-8b")),
+        std::pair("Qwen3-32B", shape_of("qwen3-32b")), std::pair("Qwen3-32B, `w4a4`", shape_of("qwen3-32b", "w4a4"))}) {
+    std::string row = std::string("| ") + name;
+    for (const auto& [batch, chunk] : {std::pair(1, 512), std::pair(64, 512), std::pair(64, 4096)}) {
+      const uint64_t bytes = work_of(shape, limits_of(batch, chunk, shape.config.context / 32));
+      row += " | " + std::to_string((bytes + 500'000) / 1'000'000);
+    }
+    EXPECT_THAT(text, HasSubstr(row + " |\n"));
+  }
 }
 
 TEST(CudaMemory, HugeShapesAreCounted) {

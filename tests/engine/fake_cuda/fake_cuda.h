@@ -14,10 +14,11 @@ inline constexpr int kMultiprocessors = 8;
 
 struct State {
   size_t memory = size_t{8} << 30;
-  size_t live = 0;        // bytes of device memory that are taken
-  uint64_t makes = 0;     // allocations so far
-  uint64_t captures = 0;  // graphs
-  uint64_t faults = 0;    // kernels that were to touch memory that nobody has
+  size_t live = 0;           // bytes of device memory that are taken
+  uint64_t makes = 0;        // allocations so far
+  uint64_t captures = 0;     // graphs
+  uint64_t class_reads = 0;  // draws under a policy whose step classes are on the device
+  uint64_t faults = 0;       // kernels that were to touch memory that nobody has
   bool wgmma = true;
 };
 State& state();

@@ -301,6 +301,15 @@ Status draw_rows(const DrawRows& a, int rows, Launch) {
       const int32_t position = a.positions[row];
       if (position < 0) continue;
       const int32_t token = fake_cuda::follows(a.tokens[row], position);
+      const DrawRule& rule = a.rules[m];
+      // A test gives each request classes of its own, all of them the low byte of its seed.
+      if (rule.classes != nullptr) {
+        const auto count = static_cast<size_t>(rule.class_count);
+        reads(rule.classes, count);
+        const auto own = static_cast<uint8_t>(rule.seed);
+        if (rule.classes[0] != own || rule.classes[count - 1] != own) ++state().faults;
+        ++state().class_reads;
+      }
       a.drawn[(position % a.drawn_places) * a.drawn_stride + m] = {token, 1.0f, a.rules[m].temperature};
       if (a.plain != nullptr) {
         float* const plain = a.plain + static_cast<ptrdiff_t>(m) * a.vocab;
@@ -310,7 +319,6 @@ Status draw_rows(const DrawRows& a, int rows, Launch) {
       }
       if (!a.advance) continue;
       a.tokens[row] = token;
-      const DrawRule& rule = a.rules[m];
       const bool stops = std::find(rule.stops, rule.stops + rule.stop_count, token) != rule.stops + rule.stop_count;
       a.positions[row] = stops || position + 2 >= rule.limit ? -1 : position + 1;
     }
