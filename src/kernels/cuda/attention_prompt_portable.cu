@@ -80,8 +80,9 @@ __device__ __forceinline__ void load_queries(const PromptAttentionArgs& a, Promp
   for (int i = 0; i < 16; ++i) {
     const int local = warp * 16 + i, row = min(first_row + local, total - 1);
     const int token = row / group, head = kv_head * group + row % group;
-    const HeadVector<kDim> q =
-        HeadReader<kDim>(a.rows, head * kDim, a.rows.q_norm, true, a.rows.positions[token], lane).read(token);
+    HeadReader<kDim> reader(a.rows, head * kDim, a.rows.q_norm, true, lane);
+    reader.place(a.rows, a.rows.positions[token], lane);
+    const HeadVector<kDim> q = reader.read(token);
 #pragma unroll
     for (int j = 0; j < HeadVector<kDim>::kPerLane; ++j) {
       const int d = lane + 32 * j;

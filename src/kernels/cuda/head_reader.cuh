@@ -28,18 +28,20 @@ class HeadReader {
   static constexpr int kPerLane = kDim / 32;
   static constexpr int kHalf = kPerLane / 2;
 
-  // norm: [kDim] or null; rotate: by `position`.
-  __device__ __forceinline__ HeadReader(const AttentionRows& a, int first_row, const float* norm, bool rotate,
-                                        int position, int lane)
+  // norm: [kDim] or null; rotate: by the position that place() is given.
+  __device__ __forceinline__ HeadReader(const AttentionRows& a, int first_row, const float* norm, bool rotate, int lane)
       : qkv_(a.qkv), eps_(a.eps), row_(first_row + lane), norms_(norm != nullptr), rotates_(rotate) {
+    // A head of 64 or 128 lies in one panel.
+    slots_ = qkv_.slot_counts != nullptr ? qkv_.slot_counts[first_row >> 7] : 1;
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int row = row_ + 32 * i;
-      slots_[i] = qkv_.slot_counts != nullptr ? qkv_.slot_counts[row >> 7] : 1;
       scale_[i] = qkv_.scales != nullptr ? qkv_.scales[row] : 1.0f;
       bias_[i] = qkv_.bias != nullptr ? qkv_.bias[row] : 0.0f;
       weight_[i] = norms_ ? norm[lane + 32 * i] : 1.0f;
     }
+  }
+  __device__ __forceinline__ void place(const AttentionRows& a, int position, int lane) {
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
       const size_t at = static_cast<size_t>(position) * (kDim / 2) + lane + 32 * i;
@@ -48,28 +50,46 @@ class HeadReader {
     }
   }
 
-  __device__ __forceinline__ HeadVector<kDim> read(int column) const {
-    HeadVector<kDim> h;
+  // On their way: not all of a warp's other loads need wait for them.
+  struct Slots {
+    float part[kMaxSlots][kPerLane];
+    float x_scale;
+    int count;
+  };
+  __device__ __forceinline__ void ask(int column, Slots& slots) const {
+    const int slots_count = ptx::uniform(slots_);
+    slots.count = slots_count;
     const float* at = qkv_.partial + static_cast<size_t>(column) * qkv_.rows + row_;
     const size_t stride = static_cast<size_t>(qkv_.columns) * qkv_.rows;
-    float part[kMaxSlots][kPerLane];
 #pragma unroll
     for (int s = 0; s < kMaxSlots; ++s) {
+      if (s == slots_count) break;
 #pragma unroll
-      for (int i = 0; i < kPerLane; ++i) part[s][i] = s < slots_[i] ? __ldcg(at + s * stride + 32 * i) : 0.0f;
+      for (int i = 0; i < kPerLane; ++i) slots.part[s][i] = __ldcg(at + s * stride + 32 * i);
     }
-    const float x_scale = qkv_.x_scale != nullptr ? __ldcg(qkv_.x_scale + column) : 1.0f;
+    slots.x_scale = qkv_.x_scale != nullptr ? __ldcg(qkv_.x_scale + column) : 1.0f;
+  }
+  __device__ __forceinline__ HeadVector<kDim> finish(Slots& slots) const {
+    HeadVector<kDim> h;
+#pragma unroll
+    for (int s = 1; s < kMaxSlots; ++s) {
+      if (s == slots.count) break;
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) slots.part[0][i] += slots.part[s][i];
+    }
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
-      float sum = part[0][i];
-#pragma unroll
-      for (int s = 1; s < kMaxSlots; ++s) sum = s < slots_[i] ? sum + part[s][i] : sum;
-      h.v[i] = sum * (scale_[i] * x_scale);
+      h.v[i] = slots.part[0][i] * (scale_[i] * slots.x_scale);
       if (qkv_.bias != nullptr) h.v[i] += bias_[i];
     }
     if (norms_) norm(h);
     if (rotates_) rotate(h);
     return h;
+  }
+  __device__ __forceinline__ HeadVector<kDim> read(int column) const {
+    Slots slots;
+    ask(column, slots);
+    return finish(slots);
   }
 
  private:
@@ -96,7 +116,7 @@ class HeadReader {
   float eps_;
   int row_;
   bool norms_, rotates_;
-  int slots_[kPerLane];
+  int slots_;
   float scale_[kPerLane], bias_[kPerLane], weight_[kPerLane];
   float cos_[kHalf], sin_[kHalf];
 };

@@ -11,6 +11,9 @@ namespace halfbyte::cuda {
 inline constexpr int kClusterBlocks = 8;       // thread blocks of a row operation's cluster: the portable most
 inline constexpr int kMostClusterBlocks = 16;  // where the device has room for it
 
+inline constexpr int kMostSharedBytes =
+    227 * 1024;  // that a thread block may have where there are clusters, 12.0 apart
+
 struct Grid {
   dim3 blocks;
   int threads;
@@ -39,6 +42,27 @@ Status launch(void (*kernel)(Args...), const Grid& grid, const Launch& launch, c
     a.val.clusterDim.y = a.val.clusterDim.z = 1;
   }
   return check(cudaLaunchKernelEx(&config, kernel, Args(given)...), name);
+}
+
+// How many clusters of so many thread blocks the device holds at once; 0 where it has no room for one.
+template <class Kernel>
+int most_clusters(Kernel kernel, int blocks, int threads, size_t shared_bytes) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(blocks);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  const bool fits = (blocks <= kClusterBlocks ||
+                     cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess) &&
+                    cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess;
+  cudaGetLastError();  // a refusal is an answer
+  return fits ? clusters : 0;
 }
 
 // Reads kWidth neighbouring outputs of a linear: adds their slots in ascending order and finishes step 4 of

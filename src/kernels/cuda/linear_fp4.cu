@@ -10,8 +10,6 @@
 namespace halfbyte::cuda {
 namespace {
 
-inline constexpr int kMostSharedBytes = 227 * 1024;
-
 // x^ of the longest run.
 int own_x_bytes(const Split& split, int k_steps, int tokens) {
   return std::min(split.quotient + (split.remainder > 0 ? 1 : 0), k_steps) * x_chunk_bytes(tokens);
@@ -149,10 +147,9 @@ bool opens(const Linear& linear, int rows) {
   return linear.k_steps % kGroupsOfWarps == 0 || split.quotient < linear.k_steps;
 }
 
-// The merge reads all parts of a share: faster than a kernel of its own for up to 2 rows and one k step a consumer warp.
+// The merge reads all parts of a share: faster than a kernel of its own for one row and one k step a consumer warp.
 bool merges(const Linear& linear, int rows, const RowOutput& out) {
-  if (padded_rows(rows) > 2 || needs_row_amax(out.mode, out.static_alpha)) return false;
-  if (!(padded_rows(rows) == 1 ? makes_own_x<1>(linear) : makes_own_x<2>(linear))) return false;
+  if (rows > 1 || needs_row_amax(out.mode, out.static_alpha) || !makes_own_x<1>(linear)) return false;
   const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
   return own_x_bytes(split, linear.k_steps, 1) <= 8 * x_chunk_bytes(1);
 }
@@ -268,11 +265,8 @@ Status run_ring(const Linear& linear, int rows, const void* x, float* partial, L
 }
 
 Status run_merge_linear(const MergeRows& args, const Linear& linear, int rows, float* partial, Launch how) {
-  if (merges(linear, rows, args.out)) {
-    const LinearArgs made = linear_args(linear, nullptr, partial, how);
-    return padded_rows(rows) == 1 ? launch_tokens<1>(made, MergeX{args}, how)
-                                  : launch_tokens<2>(made, MergeX{args}, how);
-  }
+  if (merges(linear, rows, args.out))
+    return launch_tokens<1>(linear_args(linear, nullptr, partial, how), MergeX{args}, how);
   MergeRows ahead = args;
   ahead.out.open = needs_row_amax(args.out.mode, args.out.static_alpha) && opens(linear, rows);
   HB_TRY(merge_rows(ahead, rows, how));

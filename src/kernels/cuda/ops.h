@@ -259,13 +259,17 @@ struct AttentionRows {
   int heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1.0f;      // 1 / sqrt(head_dim)
   float* parts = nullptr;  // [M][heads][kMaxSplits][head_dim] sums, not yet divided
-  float* stats = nullptr;  // [M][heads][kMaxSplits][2]: maximum, sum of exponentials
+  float* stats = nullptr;  // [M][heads][kMaxSplits][2]: maximum (times log2 e), sum of exponentials
 };
 // kOwnRow: each row's sequence has no other row in the pass (decode); keys and values of the row are appended on the
 // way. kAppended: append_rows has run before (prompts).
 enum class KvState { kOwnRow, kAppended };
 Status append_rows(const AttentionRows& args, int rows, Launch launch);
 Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch launch);
+// attention_rows and merge_rows in one kernel, with the same numbers, where attention_merges says so: for several rows whose
+// rounding looks no further than a few neighbours, on a device with clusters.
+bool attention_merges(const RowOutput& out, int rows);
+Status attention_merged(const AttentionRows& args, KvState state, const RowOutput& out, int rows, Launch launch);
 
 // Prompts: `rows` consecutive rows of one sequence, positions ascending by 1, all with table 0 of kv.tables.
 // Queries of the rows into args.parts, of prompt_query_floats; with `append`, keys and values into the cache.

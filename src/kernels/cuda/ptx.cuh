@@ -11,6 +11,11 @@
 
 namespace halfbyte::cuda::ptx {
 
+// What all lanes of a warp have, so that the compiler knows it: branches on it are the warp's.
+__device__ __forceinline__ int uniform(int v) {
+  return __shfl_sync(~0u, v, 0);
+}
+
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -274,6 +279,19 @@ __device__ __forceinline__ uint32_t cluster_blocks() {
 __device__ __forceinline__ uint32_t cluster_address(uint32_t shared, uint32_t rank) {
   uint32_t v;
   asm("mapa.shared::cluster.u32 %0,%1,%2;" : "=r"(v) : "r"(shared), "r"(rank));
+  return v;
+}
+__device__ __forceinline__ float2 ld_cluster_v2(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared::cluster.v2.f32 {%0,%1},[%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ float4 ld_cluster_v4(uint32_t address) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3},[%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(address)
+               : "memory");
   return v;
 }
 __device__ __forceinline__ void st_cluster_v2(uint32_t address, float a, float b) {

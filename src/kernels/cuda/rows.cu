@@ -177,25 +177,9 @@ Result<Grid> row_grid(int k, int rows, int most_threads, int cluster) {
 
 // 16 thread blocks a row where the device can place such clusters.
 int wide_cluster() {
-  static const int kBlocks = [] {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(kMostClusterBlocks);
-    config.blockDim = dim3(kMostRowThreads);
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = kMostClusterBlocks;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    int clusters = 0;
-    const bool fits =
-        cudaFuncSetAttribute(silu_kernel<RowForm::kMeeting>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
-            cudaSuccess &&
-        cudaOccupancyMaxActiveClusters(&clusters, silu_kernel<RowForm::kMeeting>, &config) == cudaSuccess &&
-        clusters > 0;
-    cudaGetLastError();  // a refusal is an answer
-    return fits ? kMostClusterBlocks : kClusterBlocks;
-  }();
+  static const int kBlocks = most_clusters(silu_kernel<RowForm::kMeeting>, kMostClusterBlocks, kMostRowThreads, 0) > 0
+                                 ? kMostClusterBlocks
+                                 : kClusterBlocks;
   return kBlocks;
 }
 

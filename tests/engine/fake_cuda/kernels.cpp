@@ -210,6 +210,19 @@ Status run_norm_linear(const NormRows& a, const Linear& linear, int rows, float*
   });
   return {};
 }
+Status run_linear(const Linear& linear, int rows, const void* x, float* partial, Launch) {
+  put([=] {
+    reads(x, x_bytes(linear, rows));
+    writes(partial, slot_floats(linear, rows) * sizeof(float));
+  });
+  return {};
+}
+bool attention_merges(const RowOutput&, int) {
+  return false;
+}
+Status attention_merged(const AttentionRows&, KvState, const RowOutput&, int, Launch) {
+  return internal_error("attention_merged of a device that is played, which merges nothing in attention");
+}
 Status run_merge_linear(const MergeRows& a, const Linear& linear, int rows, float* partial, Launch) {
   put([=] {
     reads(a.parts, part_floats(HeadSize{a.heads, 1, a.head_dim}, rows) * sizeof(float));

@@ -212,10 +212,13 @@ std::vector<float> expected_attention(Problem& p) {
 }
 
 struct AttentionResult {
-  std::vector<float> parts, out;
+  std::vector<float> out;         // kBf16Rows
+  std::vector<uint8_t> x;         // as the next linear reads it
+  std::vector<uint32_t> x_scale;  // bits
   std::vector<uint16_t> cache;
 };
-AttentionResult run_attention(const Problem& p, KvState state) {
+// By attention_rows and merge_rows, or by attention_merged.
+AttentionResult run_attention(const Problem& p, KvState state, bool merged = false, RowMode mode = RowMode::kBf16Rows) {
   const int rows = static_cast<int>(p.positions.size()), columns = padded_rows(rows), dim = p.h.dim;
   const int width = (p.h.heads + 2 * p.h.kv_heads) * dim;
   std::vector<float> slots(p.qkv);
@@ -254,13 +257,20 @@ AttentionResult run_attention(const Problem& p, KvState state) {
     if (!s.ok()) throw std::runtime_error(s.message());
   };
   if (state == KvState::kAppended) must(append_rows(a, rows, {}));
-  must(attention_rows(a, state, rows, {}));
-  const DeviceBuffer out = device_bytes(static_cast<size_t>(columns * p.h.heads * dim) * 2);
-  must(merge_rows({a.parts, a.stats, a.positions, a.heads, dim, {RowMode::kBf16Rows, 0.0f, out.as<void>(), nullptr}},
-                  rows, {}));
+  const int k_steps = (p.h.heads * dim + kStepK - 1) / kStepK;
+  const DeviceBuffer x = device_bytes(static_cast<size_t>(k_steps * x_chunk_bytes(columns)), true),
+                     x_scale = device_bytes(kMaxRows * sizeof(float), true);
+  const RowOutput out{mode, 0.015f, x.as<void>(), x_scale.as<float>()};
+  if (merged) {
+    must(attention_merged(a, state, out, rows, {}));
+  } else {
+    must(attention_rows(a, state, rows, {}));
+    must(merge_rows({a.parts, a.stats, a.positions, a.heads, dim, out}, rows, {}));
+  }
   AttentionResult r;
-  r.parts = download<float>(dparts, parts * static_cast<size_t>(dim));
-  r.out = from_bf16(download<uint16_t>(out, static_cast<size_t>(rows * p.h.heads * dim)));
+  if (mode == RowMode::kBf16Rows) r.out = from_bf16(download<uint16_t>(x, static_cast<size_t>(rows * p.h.heads * dim)));
+  r.x = download<uint8_t>(x, x.size());
+  r.x_scale = download<uint32_t>(x_scale, kMaxRows);
   if (p.h.fp8) {
     const std::vector<uint8_t> codes = download<uint8_t>(dcache, p.cache.size());
     r.cache.assign(codes.begin(), codes.end());
@@ -270,11 +280,22 @@ AttentionResult run_attention(const Problem& p, KvState state) {
   return r;
 }
 
+// By one kernel, where the device has it, what attention_rows and merge_rows gave.
+void expect_merged(const Problem& p, const AttentionResult& by_two) {
+  if (!attention_merges({RowMode::kBf16Rows}, static_cast<int>(p.positions.size()))) return;
+  for (const KvState state : {KvState::kOwnRow, KvState::kAppended}) {
+    const AttentionResult merged = run_attention(p, state, true);
+    EXPECT_EQ(by_two.out, merged.out) << "attention that merges its parts, rows: " << p.positions.size();
+    EXPECT_EQ(by_two.cache, merged.cache);
+  }
+}
+
 // Against attention in double; and a row's numbers do not depend on its company or on how its key came to the cache.
 void expect_attention(Problem p) {
   const AttentionResult own = run_attention(p, KvState::kOwnRow), appended = run_attention(p, KvState::kAppended);
   EXPECT_EQ(own.out, appended.out) << "a prompt row and a decode row differ";
   EXPECT_EQ(own.cache, appended.cache);
+  expect_merged(p, own);
   const size_t width = p.qkv.size() / p.positions.size();
   for (const size_t company : {1, 2, 3}) {  // the last row by itself, and with one and two others
     Problem few = p;
@@ -283,6 +304,7 @@ void expect_attention(Problem p) {
     few.qkv.erase(few.qkv.begin(), few.qkv.begin() + static_cast<std::ptrdiff_t>(first * width));
     few.tables.erase(few.tables.begin(), few.tables.begin() + static_cast<std::ptrdiff_t>(first) * p.table_stride);
     const AttentionResult result = run_attention(few, KvState::kOwnRow);
+    expect_merged(few, result);
     EXPECT_TRUE(std::equal(result.out.begin(), result.out.end(),
                            own.out.end() - static_cast<std::ptrdiff_t>(result.out.size())))
         << "a row depends on its company, " << company;
@@ -325,6 +347,32 @@ INSTANTIATE_TEST_SUITE_P(All, CudaLongAttention,
                          ::testing::Values(Heads{4, 1, 128, true}, Heads{8, 1, 128, true}, Heads{3, 1, 64, true},
                                            Heads{4, 1, 128, true, true}, Heads{6, 1, 128, true, true},
                                            Heads{4, 1, 64, true, true}));
+
+// One kernel writes what two write, byte for byte, whatever the rows, their number and the rounding; rows that are not
+// there stay untouched.
+TEST(CudaAttention, MergedEqualsRowsAndMerge) {
+  HB_NEED_DEVICE();
+  if (!attention_merges({RowMode::kA16}, 2)) GTEST_SKIP() << "this device's attention leaves its parts to merge_rows";
+  const std::vector<int32_t> positions{1100, 15, 16, 1047, 0, 640, -1, 79, 1023, 1024, 1025, 5, 900, 64, 63, 127};
+  const std::vector<RowMode> all_modes{RowMode::kA16,  RowMode::kBf16Rows, RowMode::kMxA4,
+                                       RowMode::kMxA8, RowMode::kA4,       RowMode::kA8};
+  for (const Heads h : {Heads{32, 8, 128, true}, Heads{64, 8, 128, false}, Heads{9, 3, 64, true},
+                        Heads{40, 8, 128, true, true}, Heads{14, 2, 64, false, true}}) {
+    const Problem all = make_problem(h, positions, 3.0f);
+    for (const int rows : {2, 3, 4, 5, 7, 8, 11, 16}) {
+      Problem p = all;
+      p.positions.resize(static_cast<size_t>(rows));
+      p.qkv.resize(all.qkv.size() / positions.size() * static_cast<size_t>(rows));
+      for (const RowMode mode : rows == 8 ? all_modes : std::vector{RowMode::kA16, RowMode::kBf16Rows}) {
+        const AttentionResult two = run_attention(p, KvState::kOwnRow, false, mode);
+        const AttentionResult one = run_attention(p, KvState::kOwnRow, true, mode);
+        ASSERT_TRUE(two.x == one.x) << h.heads << " heads, " << rows << " rows, mode " << static_cast<int>(mode);
+        ASSERT_EQ(two.x_scale, one.x_scale);
+        ASSERT_TRUE(two.cache == one.cache);
+      }
+    }
+  }
+}
 
 TEST(CudaAttention, RefusesOtherHeads) {
   HB_NEED_DEVICE();
