@@ -54,7 +54,7 @@ Status CudaPass::enqueue_layer(size_t layer, const Shape& shape, std::span<const
   HB_TRY(for_groups(groups, [&](const Group& g) {
     const Buffers& b = *g.layers;
     const cuda::RowOutput out = b.o.out(l.o);
-    if (cuda::attention_merges(out, g.rows))
+    if (cuda::attention_merges(g.rows))
       return cuda::run_linear(l.o.storage.view, g.rows, out.x, b.partial.as<float>(), how());
     return cuda::run_merge_linear({b.parts.as<float>(), b.stats.as<float>(), row_positions(g),
                                    static_cast<int>(c.heads), static_cast<int>(c.head_dim), out},
@@ -85,8 +85,8 @@ Status CudaPass::enqueue_attention(size_t layer, const Shape& shape, const Group
   attention.stats = b.stats.as<float>();
   if (!shape.own_rows) HB_TRY(cuda::append_rows(attention, group.rows, how()));
   const auto state = shape.own_rows ? cuda::KvState::kOwnRow : cuda::KvState::kAppended;
-  const cuda::RowOutput out = b.o.out(weights_->layers[layer].o);
-  if (cuda::attention_merges(out, group.rows)) return cuda::attention_merged(attention, state, out, group.rows, how());
+  if (cuda::attention_merges(group.rows))
+    return cuda::attention_merged(attention, state, b.o.out(weights_->layers[layer].o), group.rows, how());
   return cuda::attention_rows(attention, state, group.rows, how());
 }
 

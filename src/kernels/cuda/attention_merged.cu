@@ -3,10 +3,10 @@
 // A cluster has one KV head of one row, a part goes to two warps of one of its thread blocks: a chain of streams each. A warp
 // copies its own positions to shared memory, 16 at a time, and begins before the queries are there: earlier positions' keys
 // do not depend on the linear ahead. The parts then meet in the cluster's shared memory, are merged and rounded for the
-// linear behind.
+// linear behind; where the rounding must know the whole row, round_rows does it.
 //
 // Moves   2 x length x head_dim x 2 bytes (FP8: 1) a KV head and row, once; slots of q for every thread block from L2;
-//         2 head_dim bytes a query head back.
+//         2 head_dim bytes a query head back (unrounded: 4).
 // Shapes  as attention.cu. A thread block takes a multiprocessor's shared memory, so that one has one.
 // Order   as attention.cu, then as merge.cuh: the same bits.
 #include <array>
@@ -343,7 +343,10 @@ __device__ __forceinline__ void merge_cluster(const AttentionRows& a, const RowO
       splits, inside, [&](int) { return ptx::ld_cluster_v2(own_part + stats); },
       [&](int part) { return ptx::ld_cluster_v4(__shfl_sync(~0u, own_part, part) + sums); }, v);
   const RowPlace at(static_cast<int>(blockIdx.z), inside ? static_cast<int>(blockIdx.y) * width + mine : k);
-  write_rounded(out, at, columns, k, RowRounding(out, 0.0f), v);
+  if (!needs_row_amax(out.mode, out.static_alpha)) return write_rounded(out, at, columns, k, RowRounding(out, 0.0f), v);
+  if (inside)
+    *reinterpret_cast<float4*>(a.parts + static_cast<size_t>(at.row) * k + at.element) =
+        make_float4(v[0], v[1], v[2], v[3]);
 }
 
 template <class Kv, int kDim, bool kSplit, int kWarps, int kRounds>
@@ -451,13 +454,22 @@ Status launch_kv(const AttentionRows& args, KvState state, const RowOutput& out,
 
 // One row's parts have a thread block each (attention.cu): 16 would have to be one cluster, and an H200 holds seven of those at
 // once, where a row of 8 KV heads needs eight.
-bool attention_merges(const RowOutput& out, int rows) {
-  return active_kernels().clusters && rows > 1 && !needs_row_amax(out.mode, out.static_alpha);
+bool attention_merges(int rows) {
+  return active_kernels().clusters && rows > 1;
 }
 
 Status attention_merged(const AttentionRows& args, KvState state, const RowOutput& out, int rows, Launch how) {
   HB_TRY(check_attention(args));
-  return args.kv.fp8 ? launch_kv<Fp8Kv>(args, state, out, rows, how) : launch_kv<Bf16Kv>(args, state, out, rows, how);
+  HB_TRY(args.kv.fp8 ? launch_kv<Fp8Kv>(args, state, out, rows, how) : launch_kv<Bf16Kv>(args, state, out, rows, how));
+  if (!needs_row_amax(out.mode, out.static_alpha)) return {};
+  RoundRows round;
+  round.k = args.heads * args.head_dim;
+  round.y.partial = args.parts;
+  round.y.rows = round.k;
+  round.y.columns = padded_rows(rows);
+  round.out = out;
+  round.positions = args.positions;
+  return round_rows(round, rows, how);
 }
 
 }  // namespace halfbyte::cuda

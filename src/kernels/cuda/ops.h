@@ -228,6 +228,7 @@ struct RoundRows {
   SlotView y;
   int k = 0;
   RowOutput out;
+  const int32_t* positions = nullptr;  // [M]: rows with a negative one are left out
 };
 Status round_rows(const RoundRows& args, int rows, Launch launch);
 
@@ -266,9 +267,9 @@ struct AttentionRows {
 enum class KvState { kOwnRow, kAppended };
 Status append_rows(const AttentionRows& args, int rows, Launch launch);
 Status attention_rows(const AttentionRows& args, KvState state, int rows, Launch launch);
-// attention_rows and merge_rows in one kernel, with the same numbers, where attention_merges says so: for several rows whose
-// rounding looks no further than a few neighbours, on a device with clusters.
-bool attention_merges(const RowOutput& out, int rows);
+// attention_rows and merge_rows in one, with the same numbers, where attention_merges says so: for several rows on a device
+// with clusters. A rounding that must know the whole row is a kernel behind it; args.parts then holds the rows meanwhile.
+bool attention_merges(int rows);
 Status attention_merged(const AttentionRows& args, KvState state, const RowOutput& out, int rows, Launch launch);
 
 // Prompts: `rows` consecutive rows of one sequence, positions ascending by 1, all with table 0 of kv.tables.

@@ -132,8 +132,10 @@ __global__ void __launch_bounds__(kMostThreads<kForm>) round_kernel(const __grid
   const bool inside = at.element < a.k;
   const SlotReader<4> reader(a.y, at.element, inside);
   ptx::griddepcontrol_launch_dependents();
+  const bool absent = a.positions != nullptr && a.positions[at.row] < 0;
   ptx::griddepcontrol_wait();
   await_others<kForm>();
+  if (absent) return;
   float v[4] = {};
   if (inside) reader.read(at.row, v);
   finish_row<kForm>(a.out, at, columns, a.k, v);

@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(kThreads) round_row_kernel(const __grid_consta
   const int row = blockIdx.x;
   ptx::griddepcontrol_launch_dependents();
   ptx::griddepcontrol_wait();
+  if (a.positions != nullptr && a.positions[row] < 0) return;
   round_whole(scratch, a.out, row, columns, a.k, [&](int element, float(&v)[4]) {
     if (element < a.k) SlotReader<4>(a.y, element).read(row, v);
   });

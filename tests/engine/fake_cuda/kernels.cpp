@@ -217,7 +217,7 @@ Status run_linear(const Linear& linear, int rows, const void* x, float* partial,
   });
   return {};
 }
-bool attention_merges(const RowOutput&, int) {
+bool attention_merges(int) {
   return false;
 }
 Status attention_merged(const AttentionRows&, KvState, const RowOutput&, int, Launch) {

@@ -218,7 +218,8 @@ struct AttentionResult {
   std::vector<uint16_t> cache;
 };
 // By attention_rows and merge_rows, or by attention_merged.
-AttentionResult run_attention(const Problem& p, KvState state, bool merged = false, RowMode mode = RowMode::kBf16Rows) {
+AttentionResult run_attention(const Problem& p, KvState state, bool merged = false, RowMode mode = RowMode::kBf16Rows,
+                              float alpha = 0.0f) {
   const int rows = static_cast<int>(p.positions.size()), columns = padded_rows(rows), dim = p.h.dim;
   const int width = (p.h.heads + 2 * p.h.kv_heads) * dim;
   std::vector<float> slots(p.qkv);
@@ -260,7 +261,7 @@ AttentionResult run_attention(const Problem& p, KvState state, bool merged = fal
   const int k_steps = (p.h.heads * dim + kStepK - 1) / kStepK;
   const DeviceBuffer x = device_bytes(static_cast<size_t>(k_steps * x_chunk_bytes(columns)), true),
                      x_scale = device_bytes(kMaxRows * sizeof(float), true);
-  const RowOutput out{mode, 0.015f, x.as<void>(), x_scale.as<float>()};
+  const RowOutput out{mode, alpha, x.as<void>(), x_scale.as<float>()};
   if (merged) {
     must(attention_merged(a, state, out, rows, {}));
   } else {
@@ -282,7 +283,7 @@ AttentionResult run_attention(const Problem& p, KvState state, bool merged = fal
 
 // By one kernel, where the device has it, what attention_rows and merge_rows gave.
 void expect_merged(const Problem& p, const AttentionResult& by_two) {
-  if (!attention_merges({RowMode::kBf16Rows}, static_cast<int>(p.positions.size()))) return;
+  if (!attention_merges(static_cast<int>(p.positions.size()))) return;
   for (const KvState state : {KvState::kOwnRow, KvState::kAppended}) {
     const AttentionResult merged = run_attention(p, state, true);
     EXPECT_EQ(by_two.out, merged.out) << "attention that merges its parts, rows: " << p.positions.size();
@@ -348,14 +349,20 @@ INSTANTIATE_TEST_SUITE_P(All, CudaLongAttention,
                                            Heads{4, 1, 128, true, true}, Heads{6, 1, 128, true, true},
                                            Heads{4, 1, 64, true, true}));
 
-// One kernel writes what two write, byte for byte, whatever the rows, their number and the rounding; rows that are not
-// there stay untouched.
+// Attention that merges writes what two kernels write, byte for byte, whatever the rows, their number and the rounding; rows
+// that are not there stay untouched.
 TEST(CudaAttention, MergedEqualsRowsAndMerge) {
   HB_NEED_DEVICE();
-  if (!attention_merges({RowMode::kA16}, 2)) GTEST_SKIP() << "this device's attention leaves its parts to merge_rows";
+  if (!attention_merges(2)) GTEST_SKIP() << "this device's attention leaves its parts to merge_rows";
   const std::vector<int32_t> positions{1100, 15, 16, 1047, 0, 640, -1, 79, 1023, 1024, 1025, 5, 900, 64, 63, 127};
-  const std::vector<RowMode> all_modes{RowMode::kA16,  RowMode::kBf16Rows, RowMode::kMxA4,
-                                       RowMode::kMxA8, RowMode::kA4,       RowMode::kA8};
+  struct Rounding {
+    RowMode mode;
+    float alpha = 0.0f;
+  };
+  const std::vector<Rounding> few{{RowMode::kA16}, {RowMode::kBf16Rows}, {RowMode::kA4}};
+  const std::vector<Rounding> all_roundings{{RowMode::kA16},        {RowMode::kBf16Rows},   {RowMode::kMxA4},
+                                            {RowMode::kMxA8},       {RowMode::kA4, 0.015f}, {RowMode::kA4},
+                                            {RowMode::kA8, 0.015f}, {RowMode::kA8}};
   for (const Heads h : {Heads{32, 8, 128, true}, Heads{64, 8, 128, false}, Heads{9, 3, 64, true},
                         Heads{40, 8, 128, true, true}, Heads{14, 2, 64, false, true}}) {
     const Problem all = make_problem(h, positions, 3.0f);
@@ -363,10 +370,11 @@ TEST(CudaAttention, MergedEqualsRowsAndMerge) {
       Problem p = all;
       p.positions.resize(static_cast<size_t>(rows));
       p.qkv.resize(all.qkv.size() / positions.size() * static_cast<size_t>(rows));
-      for (const RowMode mode : rows == 8 ? all_modes : std::vector{RowMode::kA16, RowMode::kBf16Rows}) {
-        const AttentionResult two = run_attention(p, KvState::kOwnRow, false, mode);
-        const AttentionResult one = run_attention(p, KvState::kOwnRow, true, mode);
-        ASSERT_TRUE(two.x == one.x) << h.heads << " heads, " << rows << " rows, mode " << static_cast<int>(mode);
+      for (const Rounding r : rows == 8 ? all_roundings : few) {
+        const AttentionResult two = run_attention(p, KvState::kOwnRow, false, r.mode, r.alpha);
+        const AttentionResult one = run_attention(p, KvState::kOwnRow, true, r.mode, r.alpha);
+        ASSERT_TRUE(two.x == one.x) << h.heads << " heads, " << rows << " rows, mode " << static_cast<int>(r.mode)
+                                    << ", " << r.alpha;
         ASSERT_EQ(two.x_scale, one.x_scale);
         ASSERT_TRUE(two.cache == one.cache);
       }
