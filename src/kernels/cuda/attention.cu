@@ -1,14 +1,14 @@
 // Attention of single query rows over a paged BF16 or FP8 cache, cut into parts at absolute positions.
 //
 // A thread block has a part, or a few one after the other, of one KV head of one row: it adds the slots of q (and k, v),
-// norms and rotates them, appends the row's key and value, and leaves sums that merge_rows divides. Keys, and values
-// transposed, go from the cache's rows in registers to the tensor cores as the 16-row operand, with the group's query heads
-// as columns; queries and exponentials are two halves of 16 bits each, side by side in the 8 columns for up to 4 heads.
+// norms and rotates them, appends the row's key and value, and leaves sums that merge_rows divides. Keys and values go from
+// the cache's rows in registers to the tensor cores (attention.cuh). Several rows on a device with clusters:
+// attention_merged.cu.
 //
 // Moves   2 x length x head_dim x 2 bytes (FP8: 1) a KV head and row, once; slots of q for every part from L2.
 // Shapes  head_dim 64 or 128, up to 8 query heads a KV head, pages of 16 or more positions.
 // Order   parts of split_span(length) positions; in a part stream i of 8 has the 16-position groups g with g mod 8 = i,
-//         ascending, over a maximum that is raised when a score is more than 4 above it; the even streams ascending, the
+//         ascending, over a maximum that is raised when a score is more than kSlack above it; the even streams ascending, the
 //         odd ones ascending, both joined; the parts ascending (merge_rows). It depends on the row's own length only.
 #include "kernels/cuda/attention.cuh"
 

@@ -24,7 +24,7 @@ __device__ __forceinline__ HeadReader<kDim> kv_reader(const AttentionRows& a, bo
                           !is_value, lane);
 }
 
-// Keys (0) or values (1): what their numbers are divided by in the cache.
+// What the numbers of keys or values are divided by in the cache.
 __device__ __forceinline__ float cache_scale(const KvPages& kv, bool is_value) {
   return is_value ? kv.value_scale : kv.key_scale;
 }
@@ -232,8 +232,9 @@ __device__ __forceinline__ void add_values(WarpState<kDim>& state, const Group<K
 template <class Kv, int kDim, bool kSplit>
 __device__ __forceinline__ void store_query(QueryShared<Kv, kDim, kSplit>& shared, int head, const HeadVector<kDim>& h,
                                             int lane) {
+  using Shared = QueryShared<Kv, kDim, kSplit>;
   uint16_t* high = shared.query[0][head];
-  uint16_t* low = kSplit ? shared.query[0][head + kHeadColumns / 2] : shared.query[kSplit ? 0 : 1][head];
+  uint16_t* low = shared.query[Shared::kHalves - 1][kSplit ? head + kHeadColumns / 2 : head];
 #pragma unroll
   for (int i = 0; i < HeadVector<kDim>::kPerLane; ++i) {
     const float v = h.v[i] * Kv::kQueryPower;
@@ -244,7 +245,7 @@ __device__ __forceinline__ void store_query(QueryShared<Kv, kDim, kSplit>& share
 }
 
 // What a thread block prepares in shared memory: the group's queries, then, with `own`, the row's key and value; a task each.
-// Made before the row's position is known: a warp's first task reads what never changes.
+// Made before the row's position is known: a warp's first task reads what never changes. All warps of the block call it.
 template <class Kv, int kDim, bool kSplit, int kWarps>
 class Preparation {
  public:
@@ -285,7 +286,7 @@ class Preparation {
  private:
   __device__ __forceinline__ HeadReader<kDim> reader(int task) const {
     if (task >= group_) return kv_reader<kDim>(a_, task > group_, kv_head_, lane_);
-    return HeadReader<kDim>(a_, (kv_head_ * group_ + task) * kDim, a_.q_norm, true, lane_);
+    return HeadReader<kDim>(a_, (kv_head_ * group_ + task) * kDim, a_.q_norm, /*rotate=*/true, lane_);
   }
   __device__ __forceinline__ void keep(Shared& shared, int task, const HeadVector<kDim>& h) const {
     if (task < group_) return store_query<Kv, kDim, kSplit>(shared, task, h, lane_);

@@ -1,8 +1,8 @@
 // Attention of several query rows over a paged cache, with the merge of a row's parts: nothing is left for a kernel of its own.
 //
 // A cluster has one KV head of one row, a part goes to two warps of one of its thread blocks: a chain of streams each. A warp
-// copies its own positions to shared memory, 16 at a time, and begins before the queries are there: earlier positions' keys
-// do not depend on the linear ahead. The parts then meet in the cluster's shared memory, are merged and rounded for the
+// copies its own positions to shared memory, 16 at a time: the first keys are asked for right behind the queries' slots,
+// before these are there. The parts then meet in the cluster's shared memory, are merged and rounded for the
 // linear behind; where the rounding must know the whole row, round_rows does it.
 //
 // Moves   2 x length x head_dim x 2 bytes (FP8: 1) a KV head and row, once; slots of q for every thread block from L2;
@@ -19,7 +19,19 @@
 namespace halfbyte::cuda {
 namespace {
 
-// Keys or values of 16 positions in shared memory, aligned to 256 bytes: a row's pieces of 16 bytes, moved within the row so
+// The forms of the kernel, by the thread blocks of a cluster. A pair of warps takes a part, or kRounds parts one after the
+// other; 8 pairs are what a multiprocessor's registers hold, and with fewer warps a part's chains take longer than its bytes.
+struct FourBlocks {  // and more
+  static constexpr int kWarps = 8, kRounds = 1, kLeastBlocks = 4;
+};
+struct TwoBlocks {
+  static constexpr int kWarps = 16, kRounds = 1, kLeastBlocks = 2;
+};
+struct OneBlock {
+  static constexpr int kWarps = 16, kRounds = 2, kLeastBlocks = 1;
+};
+
+// Keys or values of 16 positions in shared memory, aligned to 256 bytes: a row's pieces of 16 bytes, swizzled within the row so
 // that a warp's reads meet no bank twice (the smallest cache's values: two). A place is a lane's own, changed in the bits
 // that number a piece, and a fixed distance.
 template <class Kv, int kDim>
@@ -31,11 +43,11 @@ struct Staged {
   static constexpr int kPieces = kRowBytes / 16;  // of a row
   static constexpr int kBytes = kGroupPositions * kRowBytes;
 
-  static __device__ __forceinline__ uint32_t moved(bool is_value, int row) {
+  static __device__ __forceinline__ uint32_t swizzle(bool is_value, int row) {
     return static_cast<uint32_t>((is_value ? row & 7 : kPieces > 4 ? (row & 1) << 2 : 0) & (kPieces - 1)) << 4;
   }
   static __device__ __forceinline__ uint32_t place(bool is_value, int row, int piece) {
-    return static_cast<uint32_t>(row * kRowBytes + piece * 16) ^ moved(is_value, row);
+    return static_cast<uint32_t>(row * kRowBytes + piece * 16) ^ swizzle(is_value, row);
   }
 
   // One group of 16 positions from `from`, by a whole warp.
@@ -45,7 +57,7 @@ struct Staged {
     const uint32_t first = to + place(kValue, lane / kPieces, lane % kPieces);
 #pragma unroll
     for (int i = 0; i < kGroupPositions / kRows; ++i)
-      ptx::cp_async_16((first ^ moved(kValue, i * kRows)) + static_cast<uint32_t>(i * kRows * kRowBytes),
+      ptx::cp_async_16((first ^ swizzle(kValue, i * kRows)) + static_cast<uint32_t>(i * kRows * kRowBytes),
                        reinterpret_cast<const uint8_t*>(from) + (i * 32 + lane) * 16);
   }
   // The row itself, which was not in the cache yet when its group was copied.
@@ -55,7 +67,7 @@ struct Staged {
   }
 
   static __device__ __forceinline__ void read_keys(G& kv, uint32_t from, int lane) {
-    const uint32_t first = from + place(false, lane >> 2, lane & 3);
+    const uint32_t first = from + place(/*is_value=*/false, lane >> 2, lane & 3);
 #pragma unroll
     for (int c = 0; c < G::kChunks; ++c) {
 #pragma unroll
@@ -70,7 +82,8 @@ struct Staged {
 #pragma unroll
       for (int p = 0; p < G::kPieces; ++p) {
         const int byte = G::value_place(p, lane) * static_cast<int>(sizeof(Element));
-        const uint32_t at = from + place(true, G::value_row(i, lane), byte / 16) + static_cast<uint32_t>(byte % 16);
+        const uint32_t at =
+            from + place(/*is_value=*/true, G::value_row(i, lane), byte / 16) + static_cast<uint32_t>(byte % 16);
         if constexpr (G::kValueWords == 4) {
           spread(kv.values[i][p], ptx::lds_v4(at));
         } else {
@@ -87,7 +100,7 @@ struct Staged {
                                                             const float (&weight)[4], int lane) {
     uint32_t packed[2][2];
     pack_weights<Kv, kSplit>(packed, weight, lane);
-    const uint32_t first = from + place(true, (lane >> 4) * 8 + (lane & 7), lane >> 3 & 1);
+    const uint32_t first = from + place(/*is_value=*/true, (lane >> 4) * 8 + (lane & 7), lane >> 3 & 1);
 #pragma unroll
     for (int tile = 0; tile < kDim / 16; ++tile) {
       uint32_t a[4];
@@ -114,9 +127,10 @@ struct MergedPart {
   float stats[kHeads][2];
 };
 
-// kRounds: parts that a pair of warps takes one after the other. The last ones take the place of their second warps' rings.
-template <class Kv, int kDim, bool kSplit, int kWarps, int kRounds>
+// The parts of a pair's last round take the place of its second warp's ring.
+template <class Kv, int kDim, bool kSplit, class Form>
 struct MergedShared : QueryShared<Kv, kDim, kSplit> {
+  static constexpr int kWarps = Form::kWarps, kRounds = Form::kRounds;
   using Part = MergedPart<Kv, kDim, kSplit>;
   static constexpr int kPairs = kWarps / kChains, kFirstParts = (kRounds - 1) * kPairs;
   static constexpr int kFirstPlaces = kFirstParts > 0 ? kFirstParts : 1;
@@ -125,6 +139,7 @@ struct MergedShared : QueryShared<Kv, kDim, kSplit> {
       static_cast<int>(sizeof(QueryShared<Kv, kDim, kSplit>) + kFirstPlaces * sizeof(Part)) + kRingAlign;
   // Sets of keys or values of 16 positions.
   static constexpr int kSlots = (kMostSharedBytes - kFixedBytes) / kWarps / Staged<Kv, kDim>::kBytes;
+  static_assert(kPairs * kRounds * Form::kLeastBlocks >= kMaxSplits, "a place for every part");
   static_assert(kSlots >= 2 && sizeof(Part) <= static_cast<size_t>(kSlots * Staged<Kv, kDim>::kBytes));
   alignas(kRingAlign) uint8_t rings[kWarps][kSlots * Staged<Kv, kDim>::kBytes];
   alignas(16) uint8_t first_parts[kFirstPlaces][sizeof(Part)];
@@ -138,7 +153,7 @@ struct MergedShared : QueryShared<Kv, kDim, kSplit> {
   }
 };
 
-// Positions of the parts that a pair of warps takes, one after the other.
+// Positions of the parts that a pair of warps takes, one after the other; each warp has its own.
 struct PartWalk {
   int span, length, stride;  // stride: from the begin of a part to that of the pair's next one
   int begin, end;
@@ -161,7 +176,7 @@ struct PartWalk {
   }
 };
 
-// A warp's own ring: keys, then values of each group of its chains, in turn. A lane waits for its own copies by their number,
+// A warp's own, and its ring: keys, then values of each group of its chains, in turn. A lane waits for its own copies by their number,
 // so one set is counted for each, also behind the last group.
 template <class Kv, int kDim, int kSlots>
 class Feed {
@@ -274,14 +289,14 @@ __device__ __forceinline__ void run_chain(const AttentionRows& a, const QuerySha
       const bool has_own = own >= at && own < at + kGroupPositions;
       Group<Kv, kDim> kv;
       uint32_t set = feed.wait();
-      if (has_own) S::patch(set, false, own - at, shared.key, lane);
+      if (has_own) S::patch(set, /*is_value=*/false, own - at, shared.key, lane);
       S::read_keys(kv, set, lane);
       feed.template release<false>();
       float score[4];
       score_group<Kv, kDim, kSplit>(score, kv, shared, lane);
       soften<kDim>(state, score, at == walk.begin + stream * kGroupPositions, walk.end - at, scale, lane);
       set = feed.wait();
-      if (has_own) S::patch(set, true, own - at, shared.value, lane);
+      if (has_own) S::patch(set, /*is_value=*/true, own - at, shared.value, lane);
       if constexpr (S::kByRows) {
         S::template add_values_by_rows<kSplit>(state, set, score, lane);
         feed.template release<true>();
@@ -349,12 +364,13 @@ __device__ __forceinline__ void merge_cluster(const AttentionRows& a, const RowO
         make_float4(v[0], v[1], v[2], v[3]);
 }
 
-template <class Kv, int kDim, bool kSplit, int kWarps, int kRounds>
-__global__ void __launch_bounds__(kWarps * 32, 1)
+template <class Kv, int kDim, bool kSplit, class Form>
+__global__ void __launch_bounds__(Form::kWarps * 32, 1)
     attention_merged_kernel(const __grid_constant__ AttentionRows a, const __grid_constant__ RowOutput out, int columns,
                             bool own_row) {
   HB_FROM_SM90();
-  using Shared = MergedShared<Kv, kDim, kSplit, kWarps, kRounds>;
+  using Shared = MergedShared<Kv, kDim, kSplit, Form>;
+  static_assert(sizeof(Shared) <= kMostSharedBytes);
   extern __shared__ __align__(256) uint8_t dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int rank = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
@@ -363,7 +379,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   ptx::griddepcontrol_launch_dependents();
   const int pair = warp / kChains, chain = warp % kChains;
   Feed<Kv, kDim, Shared::kSlots> feed(a, row, kv_head, shared.rings[warp], lane);
-  Preparation<Kv, kDim, kSplit, kWarps> preparation(a, row, kv_head, warp, lane);
+  Preparation<Kv, kDim, kSplit, Form::kWarps> preparation(a, row, kv_head, warp, lane);
   // Positions are set before the step's first kernel lets others begin, and earlier positions' keys before that.
   if (!own_row) ptx::griddepcontrol_wait();
   const int position = ptx::uniform(a.positions[row]);
@@ -385,7 +401,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   ptx::cluster_wait();
   const int number = lane % kMaxSplits;
   const uint32_t own_part =
-      ptx::cluster_address(ptx::shared_address(&shared.part(number / blocks % (kRounds * Shared::kPairs))),
+      ptx::cluster_address(ptx::shared_address(&shared.part(number / blocks % (Form::kRounds * Shared::kPairs))),
                            static_cast<uint32_t>(number % blocks));
   merge_cluster<Kv, kDim, kSplit>(a, out, columns, splits, own_part, warp, lane);
   // No thread block's memory goes while another reads it.
@@ -393,49 +409,54 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   ptx::cluster_wait();
 }
 
-// How many such clusters the device holds at once; 0 where it has no room for one.
-template <class Kv, int kDim, bool kSplit, int kWarps, int kRounds>
-int clusters_at_once(int blocks) {
-  constexpr auto kKernel = attention_merged_kernel<Kv, kDim, kSplit, kWarps, kRounds>;
-  static const std::array<int, kClusterBlocks + 1> kMost = [] {
-    std::array<int, kClusterBlocks + 1> most{};
-    constexpr auto kBytes = sizeof(MergedShared<Kv, kDim, kSplit, kWarps, kRounds>);
-    if (cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes) != cudaSuccess) {
-      cudaGetLastError();  // a refusal is an answer
-      return most;
+// Of a form's kernel: whether it may have its shared memory, and how many clusters of so many thread blocks the device holds
+// at once.
+struct Room {
+  cudaError_t allowed;
+  std::array<int, kClusterBlocks + 1> clusters{};
+};
+template <class Kv, int kDim, bool kSplit, class Form>
+const Room& room_of() {
+  static const Room kRoom = [] {
+    constexpr auto kKernel = attention_merged_kernel<Kv, kDim, kSplit, Form>;
+    constexpr auto kBytes = sizeof(MergedShared<Kv, kDim, kSplit, Form>);
+    Room room{cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)};
+    if (room.allowed != cudaSuccess) {
+      cudaGetLastError();
+      return room;
     }
     for (int n = 1; n <= kClusterBlocks; ++n)
-      most[static_cast<size_t>(n)] = most_clusters(kKernel, n, kWarps * 32, kBytes);
-    return most;
+      room.clusters[static_cast<size_t>(n)] = most_clusters(kKernel, n, Form::kWarps * 32, kBytes);
+    return room;
   }();
-  return kMost[static_cast<size_t>(blocks)];
+  return kRoom;
 }
 
-template <class Kv, int kDim, bool kSplit, int kWarps, int kRounds>
+template <class Kv, int kDim, bool kSplit, class Form>
 Status launch_cluster(const AttentionRows& args, KvState state, const RowOutput& out, int rows, int blocks,
                       const Launch& how) {
+  HB_TRY(check(room_of<Kv, kDim, kSplit, Form>().allowed, "shared memory of attention_merged"));
   const Grid grid{
       dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(args.kv_heads), static_cast<unsigned>(rows)),
-      kWarps * 32, sizeof(MergedShared<Kv, kDim, kSplit, kWarps, kRounds>), blocks};
-  return launch(attention_merged_kernel<Kv, kDim, kSplit, kWarps, kRounds>, grid, how, "attention_merged", args, out,
+      Form::kWarps * 32, sizeof(MergedShared<Kv, kDim, kSplit, Form>), blocks};
+  return launch(attention_merged_kernel<Kv, kDim, kSplit, Form>, grid, how, "attention_merged", args, out,
                 padded_rows(rows), state == KvState::kOwnRow);
 }
 
-// As many thread blocks a cluster as the device has room for beside the others', each with two warps for every part it may
-// get, or, by itself, for every other one.
+// As many thread blocks a cluster as the device has room for beside the others'.
 template <class Kv, int kDim, bool kSplit>
 Status launch_split(const AttentionRows& args, KvState state, const RowOutput& out, int rows, const Launch& how) {
   const int clusters = args.kv_heads * rows;
-  for (int blocks = kClusterBlocks; blocks >= 4; --blocks) {
-    if (clusters_at_once<Kv, kDim, kSplit, 8, 1>(blocks) >= clusters)
-      return launch_cluster<Kv, kDim, kSplit, 8, 1>(args, state, out, rows, blocks, how);
+  for (int blocks = kClusterBlocks; blocks > 1; --blocks) {
+    const auto n = static_cast<size_t>(blocks);
+    if (blocks >= FourBlocks::kLeastBlocks) {
+      if (room_of<Kv, kDim, kSplit, FourBlocks>().clusters[n] >= clusters)
+        return launch_cluster<Kv, kDim, kSplit, FourBlocks>(args, state, out, rows, blocks, how);
+    } else if (room_of<Kv, kDim, kSplit, TwoBlocks>().clusters[n] >= clusters) {
+      return launch_cluster<Kv, kDim, kSplit, TwoBlocks>(args, state, out, rows, blocks, how);
+    }
   }
-  for (int blocks = 3; blocks >= 2; --blocks) {
-    if (clusters_at_once<Kv, kDim, kSplit, 16, 1>(blocks) >= clusters)
-      return launch_cluster<Kv, kDim, kSplit, 16, 1>(args, state, out, rows, blocks, how);
-  }
-  clusters_at_once<Kv, kDim, kSplit, 16, 2>(1);  // allows the kernel its shared memory
-  return launch_cluster<Kv, kDim, kSplit, 16, 2>(args, state, out, rows, 1, how);
+  return launch_cluster<Kv, kDim, kSplit, OneBlock>(args, state, out, rows, 1, how);
 }
 
 template <class Kv, int kDim>

@@ -167,7 +167,7 @@ struct Fp8Kv {
   using Element = uint8_t;
   using Eight = uint2;
   static constexpr float kQueryPower = 0x1p-4f;   // |q| < 2^20
-  static constexpr float kWeightPower = 0x1p10f;  // exponentials up to e^4, and down to 2^-34 before bits are lost
+  static constexpr float kWeightPower = 0x1p10f;  // exponentials up to 2^kSlack, and down to 2^-34 before bits are lost
   static constexpr int kTilesPerWord = 2;
   static __device__ __forceinline__ uint32_t widen_two(uint32_t codes) {
     const uint32_t bits = fp8_as_bf16(codes), power = kFp8Power;

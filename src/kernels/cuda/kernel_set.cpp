@@ -78,7 +78,8 @@ std::string describe(const KernelSet& set) {
   std::string text = "linears of decode: " + std::string(linear_kernel_name(set.linear)) + " (NVFP4, MXFP4), " +
                      (set.ring ? "ring" : "registers") + " (BF16); prompts: " + (set.wgmma ? "wgmma" : "mma.sync") +
                      "; rows and draws: " + (set.clusters ? "clusters" : "a thread block a row") +
-                     "; attention: mma.sync, KV in BF16 or FP8" + (set.convert_fp8 ? "" : " (converted by shifts)");
+                     "; attention: mma.sync, " + (set.clusters ? "several rows in clusters, " : "") +
+                     "KV in BF16 or FP8" + (set.convert_fp8 ? "" : " (converted by shifts)");
   if (!set.why.empty()) text += "; portable kernels: " + set.why;
   return text;
 }

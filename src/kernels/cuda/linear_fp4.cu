@@ -129,27 +129,25 @@ Result<uint8_t> lowest_exponent(const LinearPart& part) {
   return static_cast<uint8_t>(lowest);
 }
 
-// Whether a linear can make x^ of its run for itself: every thread block its share, the same one for all panels.
-template <int kTokens>
+// Whether a linear can make x^ of its run for itself: every thread block its share of one row, the same one for all panels.
 bool makes_own_x(const Linear& linear) {
-  if (!linear.fp4 || linear_kernel_of(linear, kTokens) != LinearKernel::kRing) return false;
+  if (!linear.fp4 || linear_kernel_of(linear, 1) != LinearKernel::kRing) return false;
   const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
-  return LinearConfig<kTokens, kRingStages, kRingInFlight>::kSharedBytes +
-             own_x_bytes(split, linear.k_steps, kTokens) <=
+  return LinearConfig<1, kRingStages, kRingInFlight>::kSharedBytes + own_x_bytes(split, linear.k_steps, 1) <=
          kMostSharedBytes;
 }
 
 // Whether a row operation leaves its row open: for one row. Two are too much to read for every thread block (8B: 2.04 ms
 // a step instead of 2.02). Where K has an odd number of k steps, a run longer than that would give one group's to the other.
 bool opens(const Linear& linear, int rows) {
-  if (padded_rows(rows) != 1 || !active_kernels().clusters || !makes_own_x<1>(linear)) return false;
+  if (padded_rows(rows) != 1 || !active_kernels().clusters || !makes_own_x(linear)) return false;
   const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
   return linear.k_steps % kGroupsOfWarps == 0 || split.quotient < linear.k_steps;
 }
 
 // The merge reads all parts of a share: faster than a kernel of its own for one row and one k step a consumer warp.
 bool merges(const Linear& linear, int rows, const RowOutput& out) {
-  if (rows > 1 || needs_row_amax(out.mode, out.static_alpha) || !makes_own_x<1>(linear)) return false;
+  if (rows > 1 || needs_row_amax(out.mode, out.static_alpha) || !makes_own_x(linear)) return false;
   const Split split = Split::of(linear.rows / kPanelRows * linear.k_steps, linear.runs);
   return own_x_bytes(split, linear.k_steps, 1) <= 8 * x_chunk_bytes(1);
 }

@@ -435,7 +435,7 @@ struct OpenX {
   float eps;
 };
 
-// It is the merge of attention's parts, in a mode that does not look at the whole row.
+// It is the merge of one row's parts of attention, in a mode that does not look at the whole row.
 struct MergeX {
   static constexpr bool kOwn = true;
   MergeRows rows;
@@ -451,26 +451,23 @@ struct XMaker {
 // All at once: a k step a warp.
 template <class Config>
 struct XMaker<Config, MergeX> {
+  static_assert(Config::kTokens == 1);
+
   __device__ __forceinline__ XMaker(const MergeX& source, const OwnShare& share, int k_steps) {
     constexpr int kWarps = kGroupsOfWarps * Config::kTileWarps;
     constexpr int kMadeBarrier = 1 + Config::kTileWarps + kGroupsOfWarps;
     const MergeRows& rows = source.rows;
     const RowRounding rounding(rows.out, 0.0f);
-    int position[Config::kTokens];
-#pragma unroll
-    for (int m = 0; m < Config::kTokens; ++m) position[m] = rows.positions[m];
+    const int position = rows.positions[0];
     ptx::griddepcontrol_wait();
     const int first = share.group * Config::kTileWarps + share.tile_warp;
 #pragma unroll 1
     for (int i = first; i < share.steps; i += kWarps) {
       const int element = share.step(i, k_steps) * kStepK + share.lane * kValuesPerThread;
-#pragma unroll
-      for (int m = 0; m < Config::kTokens; ++m) {
-        float v[4] = {};
-        if (position[m] >= 0) merge_parts(rows, m, element, position[m], v);
-        share.put<Config>(i, m, rounding.bits(v));
-        if (blockIdx.x == 0 && i == 0 && share.lane == 0) rows.out.x_scale[m] = rounding.scale();
-      }
+      float v[4] = {};
+      if (position >= 0) merge_parts(rows, 0, element, position, v);
+      share.put<Config>(i, 0, rounding.bits(v));
+      if (blockIdx.x == 0 && i == 0 && share.lane == 0) rows.out.x_scale[0] = rounding.scale();
       if (i == first) share.arrived();
     }
     if (first >= share.steps) share.arrived();
@@ -640,7 +637,7 @@ __device__ __forceinline__ void consume(const LinearArgs& args, Maker& maker, ui
   }
 }
 
-// Up to 96 registers a thread, so that 1 and 2 rows' blocks find room beside attention's (attention.cu).
+// Up to 96 registers a thread, so that one row's blocks find room beside attention's (attention.cu).
 template <class Config, class Source>
 __global__ void __launch_bounds__(Config::kThreads, Config::kTokens <= 2 ? 2 : 1)
     linear_fp4(const __grid_constant__ LinearArgs args, const __grid_constant__ Source source) {

@@ -36,7 +36,7 @@ struct RowPlace {
   __device__ __forceinline__ RowPlace()
       : RowPlace(static_cast<int>(blockIdx.y),
                  static_cast<int>((blockIdx.x * blockDim.x + threadIdx.x) * kValuesPerThread)) {}
-  __device__ __forceinline__ int step() const { return element / kStepK; }  // one for all of a warp
+  __device__ __forceinline__ int step() const { return element / kStepK; }  // one for all of a row operation's warp
 };
 
 HB_HOST_DEVICE constexpr int row_steps(int k) {
