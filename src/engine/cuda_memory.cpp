@@ -28,8 +28,8 @@ CudaModelShape::Layer layer_shape(const ModelConfig& c, bool qkv_fp4, bool o_fp4
   out.o = {o_fp4, c.hidden, c.q_width()};
   out.gate_up = {gate_up_fp4, 2 * c.intermediate, c.hidden};
   out.down = {is_fp4(down.weights), c.hidden, c.intermediate};
-  out.fuses_silu = wgmma && down.activations == ActivationKind::kBF16 && out.down.fp4 == gate_up_fp4 &&
-                   c.intermediate % cuda::kStepK == 0;
+  out.fuses_silu = cuda::fuses_prompt_silu(out.gate_up, c.intermediate, out.down.fp4,
+                                           down.activations == ActivationKind::kBF16, wgmma);
   return out;
 }
 

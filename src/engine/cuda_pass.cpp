@@ -127,9 +127,7 @@ Status CudaPass::check_sizes() const {
              !cuda::fuses_prompt_silu(l.gate_up.storage.view, static_cast<int>(c.intermediate), l.down.mode));
       prompt(l.down, prompt_->down, true);
     }
-    ok = ok && fits(cuda::prompt_query_floats(static_cast<int>(c.heads), static_cast<int>(c.kv_heads),
-                                              static_cast<int>(c.head_dim), rows) *
-                        sizeof(float),
+    ok = ok && fits(cuda::prompt_query_floats({c.heads, c.kv_heads, c.head_dim}, rows) * sizeof(float),
                     prompt_->queries);
   }
   return ok ? Status() : internal_error("the work space of passes was laid out too small for the device's kernels");

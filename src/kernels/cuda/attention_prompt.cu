@@ -31,7 +31,8 @@ constexpr int kGroups = 2;                     // warp groups that multiply
 constexpr int kThreads = (1 + kGroups) * 128;  // and one that copies
 constexpr int kGroupRows = 64;
 constexpr int kRows = kGroups * kGroupRows;  // of an item
-constexpr int kKeys = 128;                   // of a tile
+static_assert(kRows == kPromptItemRows);
+constexpr int kKeys = 128;  // of a tile
 constexpr int kStages = 2;
 constexpr int kChunkBytes = 128;           // 64 dimensions of a row, the unit of the swizzle
 constexpr int kTurnBarrier = 1 + kGroups;  // + group
@@ -618,11 +619,6 @@ Status launch_heads(const PromptAttentionArgs& args, bool append, const Launch& 
 }
 
 }  // namespace
-
-size_t prompt_query_floats(int heads, int kv_heads, int head_dim, int rows) {
-  const int group = heads / kv_heads;
-  return static_cast<size_t>((rows * group + kRows - 1) / kRows * kRows) * static_cast<size_t>(kv_heads * head_dim);
-}
 
 Status prompt_heads(const AttentionRows& rows, int count, bool append, Launch how) {
   HB_TRY(check_attention(rows));

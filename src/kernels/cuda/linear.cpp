@@ -97,14 +97,6 @@ Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t
   return storage;
 }
 
-size_t x_bytes(const Linear& linear, int rows) {
-  return linear.fp4 ? fp4_x_bytes(linear, rows) : x_bytes(linear.size(), rows);
-}
-
-size_t slot_floats(const Linear& linear, int rows) {
-  return slot_floats(linear.size(), rows);
-}
-
 LinearKernel linear_kernel_of(const Linear& linear, int rows) {
   if (!active_kernels().ring) return LinearKernel::kStages;
   return linear.kernels[static_cast<size_t>(std::countr_zero(static_cast<unsigned>(padded_rows(rows))))];
@@ -130,14 +122,6 @@ Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y
 
 int prompt_layout_rows(const Linear& linear, int rows) {
   return linear.fp4 || active_kernels().wgmma ? padded_prompt_rows(rows) : 0;
-}
-
-size_t prompt_x_bytes(const Linear& linear, int rows) {
-  return prompt_x_bytes(linear.size(), rows);
-}
-
-size_t prompt_y_floats(const Linear& linear, int rows) {
-  return prompt_y_floats(linear.size(), rows);
 }
 
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale) {

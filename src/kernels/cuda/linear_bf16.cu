@@ -343,14 +343,11 @@ Result<LinearStorage> bf16_storage(int64_t n, int64_t k, int multiprocessors) {
   v.fp4 = false;
   v.n = static_cast<int>(n);
   v.k = static_cast<int>(k);
-  v.rows = static_cast<int>((n + 3) / 4 * 4);
+  v.rows = static_cast<int>(v.size().rows());
   v.multiprocessors = multiprocessors;
-  const int tiles = static_cast<int>((n + kRows - 1) / kRows);
-  v.runs = std::min(tiles, multiprocessors);
+  v.runs = linear_runs(v.size(), multiprocessors);
   v.bytes = static_cast<size_t>(n * k) * 2;
-  const auto rounds = static_cast<size_t>((tiles + v.runs - 1) / v.runs);
-  const auto tile_k = static_cast<size_t>((bf16_parts(k) - 1) * kStageK + bf16_last_k(k));
-  HB_ASSIGN(out.weights, DeviceBuffer::make(rounds * static_cast<size_t>(v.runs) * tile_k * kRows * 2));
+  HB_ASSIGN(out.weights, DeviceBuffer::make(packed_bytes(v.size(), multiprocessors)));
   v.weights = out.weights.as<uint8_t>();
   return Result<LinearStorage>(std::move(out));
 }

@@ -165,21 +165,17 @@ Result<LinearStorage> fp4_storage(int64_t n, int64_t k, int multiprocessors) {
   Linear& v = out.view;
   v.n = static_cast<int>(n);
   v.k = static_cast<int>(k);
-  const int panels = static_cast<int>((n + kPanelRows - 1) / kPanelRows);
-  v.rows = panels * kPanelRows;
-  v.k_steps = static_cast<int>((k + kStepK - 1) / kStepK);
+  v.rows = static_cast<int>(v.size().rows());
+  v.k_steps = static_cast<int>(v.size().k_steps());
   v.multiprocessors = multiprocessors;
-  const int total = panels * v.k_steps;
-  v.runs = std::min({multiprocessors, total, panels * (kMaxSlots - 2)});
-  // Runs of one k step beside runs of two may leave a panel more: fewer runs then.
-  while (v.runs > 1 && Split::of(total, v.runs).slots(v.k_steps) > kMaxSlots) --v.runs;
+  const int panels = v.rows / kPanelRows, total = panels * v.k_steps;
+  v.runs = linear_runs(v.size(), multiprocessors);
   v.bytes = static_cast<size_t>(total) * kPanelStepBytes;
   const Split split = Split::of(total, v.runs);
   if (split.slots(v.k_steps) > kMaxSlots)
     return internal_error("a linear of " + std::to_string(n) + " x " + std::to_string(k) + " would have " +
                           std::to_string(split.slots(v.k_steps)) + " partial sums an output");
-  const size_t padded = static_cast<size_t>((total + v.runs - 1) / v.runs) * static_cast<size_t>(v.runs);
-  HB_ASSIGN(out.weights, DeviceBuffer::make(padded * kPanelStepBytes));
+  HB_ASSIGN(out.weights, DeviceBuffer::make(packed_bytes(v.size(), multiprocessors)));
   std::vector<uint8_t> counts;
   for (int p = 0; p < panels; ++p) {
     const int first = p * v.k_steps;
@@ -283,12 +279,6 @@ Status run_silu_linear(const SiluRows& args, const Linear& linear, int rows, flo
   ahead.out.open = needs_row_amax(args.out.mode, args.out.static_alpha) && opens(linear, rows);
   HB_TRY(silu_rows(ahead, rows, how));
   return run_behind(ahead.out, linear, {ahead.out, args.k, false, 0.0f}, rows, partial, how);
-}
-
-size_t fp4_x_bytes(const Linear& linear, int rows) {
-  const int columns = padded_rows(rows);
-  const size_t rounded = static_cast<size_t>(linear.k_steps) * static_cast<size_t>(x_chunk_bytes(columns));
-  return columns > 1 ? rounded : rounded + open_row_bytes(linear.k);
 }
 
 }  // namespace halfbyte::cuda

@@ -17,7 +17,6 @@ LinearKernel linear_kernel_of(const Linear& linear, int rows);
 // tile: 0 lets it choose.
 Status run_prompt_wgmma(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile);
 Status run_fp4_prompt_portable(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile);
-size_t fp4_x_bytes(const Linear& linear, int rows);
 
 Result<LinearStorage> bf16_storage(int64_t n, int64_t k, int multiprocessors);
 Status pack_bf16(LinearStorage& storage, const DeviceBuffer& rows);

@@ -627,11 +627,6 @@ Status run_prompt_wgmma(const Linear& linear, int rows, const void* x, float* y,
                     : launch_weights<Bf16Rows<false>>(args, args.panels, linear.multiprocessors, tile, how);
 }
 
-bool fuses_prompt_silu(const Linear& gate_up, int k, RowMode mode) {
-  return active_kernels().wgmma && mode == (gate_up.fp4 ? RowMode::kA16 : RowMode::kBf16Rows) && gate_up.n == 2 * k &&
-         k % kStepK == 0;
-}
-
 Status run_prompt_silu(const Linear& gate_up, int rows, const void* x, const float* x_scale, const RowOutput& out,
                        Launch how, int tile) {
   PromptArgs args = prompt_args(gate_up, rows, x);

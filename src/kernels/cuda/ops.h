@@ -143,9 +143,13 @@ Result<LinearStorage> make_random_linear(WeightFormat format, int64_t n, int64_t
 void use_linear_table(LinearTable table);
 
 // Bytes of x^ (or of BF16 rows) for a pass of `rows` (padded) rows.
-size_t x_bytes(const Linear& linear, int rows);
+inline size_t x_bytes(const Linear& linear, int rows) {
+  return x_bytes(linear.size(), rows);
+}
 // Floats of a linear's slots.
-size_t slot_floats(const Linear& linear, int rows);
+inline size_t slot_floats(const Linear& linear, int rows) {
+  return slot_floats(linear.size(), rows);
+}
 
 // partial = W x^ for `rows` rows, 1 to 16; x: x_bytes, partial: slot_floats.
 Status run_linear(const Linear& linear, int rows, const void* x, float* partial, Launch launch);
@@ -168,14 +172,21 @@ SlotView slots_of(const Linear& linear, int rows, const float* partial, const fl
 Status run_prompt_linear(const Linear& linear, int rows, const void* x, float* y, Launch launch, int tile = 0);
 // out = round(silu(gate) * up) of a linear whose outputs are gate, then up: run_prompt_linear and silu_rows in one kernel,
 // with the same numbers. For `k` outputs of gate rounded in `mode`, where fuses_prompt_silu says so. x_scale: null for ones.
-bool fuses_prompt_silu(const Linear& gate_up, int k, RowMode mode);
+inline bool fuses_prompt_silu(const Linear& gate_up, int k, RowMode mode) {
+  const bool fp4 = mode != RowMode::kBf16Rows;
+  return fuses_prompt_silu(gate_up.size(), k, fp4, !fp4 || mode == RowMode::kA16, active_kernels().wgmma);
+}
 struct RowOutput;
 Status run_prompt_silu(const Linear& gate_up, int rows, const void* x, const float* x_scale, const RowOutput& out,
                        Launch launch, int tile = 0);
 // RowOutput::prompt_rows of the rows that run_prompt_linear reads: padded_prompt_rows, or 0 for plain rows.
 int prompt_layout_rows(const Linear& linear, int rows);
-size_t prompt_x_bytes(const Linear& linear, int rows);
-size_t prompt_y_floats(const Linear& linear, int rows);
+inline size_t prompt_x_bytes(const Linear& linear, int rows) {
+  return prompt_x_bytes(linear.size(), rows);
+}
+inline size_t prompt_y_floats(const Linear& linear, int rows) {
+  return prompt_y_floats(linear.size(), rows);
+}
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale);
 
 // --- row operations: results are rounded for the next linear ---
@@ -275,7 +286,6 @@ Status attention_merged(const AttentionRows& args, KvState state, const RowOutpu
 // Prompts: `rows` consecutive rows of one sequence, positions ascending by 1, all with table 0 of kv.tables.
 // Queries of the rows into args.parts, of prompt_query_floats; with `append`, keys and values into the cache.
 Status prompt_heads(const AttentionRows& args, int rows, bool append, Launch launch);
-size_t prompt_query_floats(int heads, int kv_heads, int head_dim, int rows);
 // Then attention over what stands in the cache, their own keys and values appended: out [rows][heads][head_dim] FP32, or,
 // with x, where fuses_prompt_rounding says so, rounded for the next linear, from row x_row of its pass on.
 bool fuses_prompt_rounding(const AttentionRows& args, RowMode mode);

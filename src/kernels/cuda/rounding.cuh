@@ -49,6 +49,7 @@ struct RowPart {
   float squares;  // sum of squares
   float amax;
 };
+static_assert(sizeof(RowPart) == kRowPartBytes);
 
 __device__ __forceinline__ float warp_amax(float magnitude) {
   return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(magnitude)));
@@ -280,11 +281,8 @@ __device__ __forceinline__ void write_rounded(const RowOutput& out, const RowPla
   if (at.element == 0) out.x_scale[at.row] = rounding.scale();
 }
 
-// --- open rows, of passes of one row: values and parts, behind where x^ would stand ---
+// --- open rows, of passes of one row: values and parts, behind where x^ would stand (x_bytes) ---
 
-HB_HOST_DEVICE constexpr size_t open_row_bytes(int k) {
-  return static_cast<size_t>(row_steps(k)) * (kStepK * sizeof(float) + sizeof(RowPart));
-}
 HB_HOST_DEVICE inline uint8_t* open_row(void* x, int k) {
   return static_cast<uint8_t*>(x) + static_cast<size_t>(row_steps(k)) * x_chunk_bytes(1);
 }

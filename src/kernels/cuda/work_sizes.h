@@ -32,12 +32,13 @@ struct LinearSize {
   bool operator==(const LinearSize&) const = default;
 };
 
-// Bytes of x^ (or of BF16 rows) for a pass of `rows` rows. One FP4 row has room behind it for the row unrounded: FP32 values,
-// and two floats for every 128 of them.
+// Bytes of x^ (or of BF16 rows) for a pass of `rows` (padded) rows. One FP4 row has room behind it for the row unrounded: FP32
+// values, and a RowPart for every 128 of them.
+inline constexpr int kRowPartBytes = 8;
 inline size_t x_bytes(const LinearSize& l, int rows) {
   const int columns = padded_rows(rows);
   if (!l.fp4) return static_cast<size_t>(columns) * static_cast<size_t>(l.k) * 2;
-  const int open = columns == 1 ? kStepK * 4 + 8 : 0;
+  const int open = columns == 1 ? kStepK * 4 + kRowPartBytes : 0;
   return static_cast<size_t>(l.k_steps()) * static_cast<size_t>(x_chunk_bytes(columns) + open);
 }
 
@@ -73,27 +74,35 @@ inline size_t prompt_query_floats(const HeadSize& h, int rows) {
   return static_cast<size_t>(items * kPromptItemRows) * static_cast<size_t>(h.kv_heads * h.head_dim);
 }
 
-// Thread blocks of an FP4 linear, as linear_fp4.cu splits it.
-inline int fp4_runs(const LinearSize& l, int multiprocessors) {
+// Whether a prompt's pass runs SiLU in the product of gate and up, which it never writes then (linear_prompt.cu): `k` outputs of
+// gate, rounded to BF16 values for a linear whose weights are of the same family.
+constexpr bool fuses_prompt_silu(const LinearSize& gate_up, int64_t k, bool fp4, bool bf16_values, bool wgmma) {
+  return wgmma && bf16_values && fp4 == gate_up.fp4 && gate_up.n == 2 * k && k % kStepK == 0;
+}
+
+// Thread blocks of a linear. BF16: each has whole tiles. FP4: an even share of all steps, which may end within a panel.
+inline int linear_runs(const LinearSize& l, int multiprocessors) {
+  if (!l.fp4) return static_cast<int>(std::min<int64_t>((l.n + kBf16TileRows - 1) / kBf16TileRows, multiprocessors));
   const int panels = static_cast<int>(l.rows() / kPanelRows), steps = static_cast<int>(l.k_steps());
   const int total = panels * steps;
   int runs = std::min({multiprocessors, total, panels * (kMaxSlots - 2)});
+  // Runs of one k step beside runs of two may leave a panel more: fewer runs then.
   while (runs > 1 && Split::of(total, runs).slots(steps) > kMaxSlots) --runs;
   return runs;
 }
 
-// What the packed weights take, with their scales, biases and counts of slots: each thread block's share is padded to the
-// longest.
+// Bytes of packed weights: each thread block's share is padded to the longest.
+inline size_t packed_bytes(const LinearSize& l, int multiprocessors) {
+  const int64_t runs = linear_runs(l, multiprocessors);
+  const auto padded = [runs](int64_t units) { return static_cast<size_t>((units + runs - 1) / runs * runs); };
+  if (l.fp4) return padded(l.rows() / kPanelRows * l.k_steps()) * kPanelStepBytes;
+  const int64_t tile_k = (bf16_parts(l.k) - 1) * kBf16PartK + bf16_last_k(l.k);
+  return padded((l.n + kBf16TileRows - 1) / kBf16TileRows) * kBf16TileRows * static_cast<size_t>(tile_k) * 2;
+}
+// With their scales, biases and counts of slots.
 inline size_t linear_bytes(const LinearSize& l, int multiprocessors) {
-  const auto factors = static_cast<size_t>(l.rows()) * 2 * sizeof(float);
-  if (l.fp4) {
-    const int64_t panels = l.rows() / kPanelRows, steps = panels * l.k_steps(), runs = fp4_runs(l, multiprocessors);
-    return static_cast<size_t>((steps + runs - 1) / runs * runs) * kPanelStepBytes + factors +
-           static_cast<size_t>(panels);
-  }
-  const int64_t tiles = (l.n + kBf16TileRows - 1) / kBf16TileRows, blocks = std::min<int64_t>(tiles, multiprocessors);
-  const int64_t row = (bf16_parts(l.k) - 1) * kBf16PartK + bf16_last_k(l.k);
-  return static_cast<size_t>((tiles + blocks - 1) / blocks * blocks * kBf16TileRows * row) * 2 + factors;
+  return packed_bytes(l, multiprocessors) + static_cast<size_t>(l.rows()) * 2 * sizeof(float) +
+         (l.fp4 ? static_cast<size_t>(l.rows() / kPanelRows) : 0);
 }
 // And while they are made, beside that: the weights as they come.
 inline size_t linear_staging_bytes(const LinearSize& l) {

@@ -170,21 +170,6 @@ Status fill_random_bf16(void*, size_t, float, uint64_t, Launch) {
   return {};
 }
 
-size_t x_bytes(const Linear& linear, int rows) {
-  return x_bytes(linear.size(), rows);
-}
-size_t slot_floats(const Linear& linear, int rows) {
-  return slot_floats(linear.size(), rows);
-}
-size_t prompt_x_bytes(const Linear& linear, int rows) {
-  return prompt_x_bytes(linear.size(), rows);
-}
-size_t prompt_y_floats(const Linear& linear, int rows) {
-  return prompt_y_floats(linear.size(), rows);
-}
-size_t prompt_query_floats(int heads, int kv_heads, int head_dim, int rows) {
-  return prompt_query_floats(HeadSize{heads, kv_heads, head_dim}, rows);
-}
 int prompt_layout_rows(const Linear&, int rows) {
   return padded_prompt_rows(rows);
 }
@@ -193,9 +178,6 @@ SlotView slots_of(const Linear& linear, int rows, const float* partial, const fl
 }
 SlotView prompt_slots_of(const Linear& linear, int rows, const float* y, const float* x_scale) {
   return {y, nullptr, nullptr, nullptr, x_scale, linear.rows, padded_prompt_rows(rows)};
-}
-bool fuses_prompt_silu(const Linear& gate_up, int k, RowMode mode) {
-  return active_kernels().wgmma && mode == (gate_up.fp4 ? RowMode::kA16 : RowMode::kBf16Rows) && k % kStepK == 0;
 }
 bool fuses_prompt_rounding(const AttentionRows&, RowMode mode) {
   return active_kernels().wgmma && (mode == RowMode::kA16 || mode == RowMode::kBf16Rows);
@@ -279,7 +261,7 @@ Status run_prompt_silu(const Linear& linear, int rows, const void* x, const floa
 Status prompt_heads(const AttentionRows& a, int rows, bool, Launch) {
   put([=] {
     reads_cache(a, rows);
-    writes(a.parts, prompt_query_floats(a.heads, a.kv_heads, a.head_dim, rows) * sizeof(float));
+    writes(a.parts, prompt_query_floats({a.heads, a.kv_heads, a.head_dim}, rows) * sizeof(float));
   });
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <random>
 #include <vector>
 
 #include "kernels/cuda/ops.h"
@@ -31,6 +32,15 @@ inline ForcedKernels kernels_of_environment() {
     const ::halfbyte::Status hb_test_status = (expr);             \
     ASSERT_TRUE(hb_test_status.ok()) << hb_test_status.message(); \
   } while (false)
+
+// Normal values whose sizes are spread over eight powers of two.
+inline std::vector<float> spread_normals(int64_t count, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> out(static_cast<size_t>(count));
+  for (float& v : out) v = normal(rng) * std::ldexp(1.0f, static_cast<int>(rng() % 8) - 4);
+  return out;
+}
 
 template <class T>
 DeviceBuffer upload(const std::vector<T>& values) {

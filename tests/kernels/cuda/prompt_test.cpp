@@ -1,7 +1,6 @@
 // Prompt rows on the device: the matrix product against the decode kernel, which the reference holds, and attention against
 // plain host code; bit for bit the same whatever rows come along, and in whatever tiles.
 #include <cstring>
-#include <random>
 
 #include "base/thread_pool.h"
 #include "formats/bf16.h"
@@ -14,14 +13,6 @@
 
 namespace halfbyte::cuda::testing {
 namespace {
-
-std::vector<float> normals(int64_t count, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> out(static_cast<size_t>(count));
-  for (float& v : out) v = normal(rng) * std::ldexp(1.0f, static_cast<int>(rng() % 8) - 4);
-  return out;
-}
 
 struct Case {
   WeightFormat weights;
@@ -70,7 +61,7 @@ TEST_P(CudaPromptLinear, EqualsReferenceAndDependsOnNothingElse) {
     int n, k;
   };
   for (const Shape shape : {Shape{80, 80}, {576, 576}, {331, 1536}, {192, 712}}) {
-    const auto w = normals(int64_t{shape.n} * shape.k, 5 + static_cast<uint32_t>(shape.n));
+    const auto w = spread_normals(int64_t{shape.n} * shape.k, 5 + static_cast<uint32_t>(shape.n));
     ThreadPool pool(2);
     auto q = quantize_weight(weight_source("w", w.data(), shape.n, shape.k), {.format = weights}, pool);
     ASSERT_TRUE(q.ok()) << q.status().message();
@@ -79,7 +70,7 @@ TEST_P(CudaPromptLinear, EqualsReferenceAndDependsOnNothingElse) {
         sms);
     ASSERT_TRUE(storage.ok()) << storage.status().message();
     constexpr int kMost = 300;
-    const auto x = normals(int64_t{kMost} * shape.k, 9);
+    const auto x = spread_normals(int64_t{kMost} * shape.k, 9);
     const auto all = run_prompt(*storage, x, kMost, mode, 0);
     const std::vector<float> some(x.begin(), x.begin() + std::ptrdiff_t{12} * shape.k);
     const auto expected = halfbyte::testing::run_linear(**reference, *q, some, 0.0f, nullptr);
@@ -117,13 +108,13 @@ TEST(CudaPromptNorm, EqualsNormRows) {
   for (const int k : {64, 576, 712, 2048, 4096, 5120, 12288}) {
     constexpr int kRows = 37;
     const int padded = padded_prompt_rows(kRows), stride = k + 128;
-    const auto y = normals(int64_t{kRows} * stride, 21), before = normals(int64_t{kRows} * k, 22),
-               weight = normals(k, 23), scales = normals(stride, 24), bias = normals(stride, 25),
-               x_scale = normals(kRows, 26);
+    const auto y = spread_normals(int64_t{kRows} * stride, 21), before = spread_normals(int64_t{kRows} * k, 22),
+               weight = spread_normals(k, 23), scales = spread_normals(stride, 24), bias = spread_normals(stride, 25),
+               x_scale = spread_normals(kRows, 26);
     std::vector<int32_t> tokens;
     std::vector<uint16_t> table;
     for (int m = 0; m < kRows; ++m) tokens.push_back(m * 7 % 11);
-    for (const float v : normals(int64_t{11} * k, 27)) table.push_back(BF16::encode(v));
+    for (const float v : spread_normals(int64_t{11} * k, 27)) table.push_back(BF16::encode(v));
     const DeviceBuffer dy = upload(y), dweight = upload(weight), dscales = upload(scales), dbias = upload(bias),
                        dx_scale = upload(x_scale), dtokens = upload(tokens), dtable = upload(table);
     for (const bool embeds : {false, true}) {
@@ -167,8 +158,8 @@ TEST(CudaPromptSilu, EqualsTheLinearAndTheRowOperation) {
     const RowMode out_mode = format == WeightFormat::kBF16 ? RowMode::kBf16Rows : RowMode::kA16;
     for (const bool with_bias : {false, true}) {
       constexpr int kOutputs = 384, kInputs = 576, kMost = 300;  // gate and up meet in the middle of a panel's run
-      const auto w = normals(int64_t{2 * kOutputs} * kInputs, 11);
-      const auto bias = normals(2 * kOutputs, 12);
+      const auto w = spread_normals(int64_t{2 * kOutputs} * kInputs, 11);
+      const auto bias = spread_normals(2 * kOutputs, 12);
       ThreadPool pool(2);
       auto q = quantize_weight(weight_source("w", w.data(), 2 * kOutputs, kInputs), {.format = format}, pool);
       ASSERT_TRUE(q.ok()) << q.status().message();
@@ -178,7 +169,7 @@ TEST(CudaPromptSilu, EqualsTheLinearAndTheRowOperation) {
       ASSERT_TRUE(storage.ok()) << storage.status().message();
       const Linear& v = storage->view;
       ASSERT_TRUE(fuses_prompt_silu(v, kOutputs, out_mode));
-      const auto x = normals(int64_t{kMost} * kInputs, 13);
+      const auto x = spread_normals(int64_t{kMost} * kInputs, 13);
       for (const RowMode mode : {RowMode::kA16, RowMode::kA8, RowMode::kBf16Rows}) {
         if ((mode == RowMode::kBf16Rows) == v.fp4) continue;
         for (const int rows : {1, 64, 100, kMost}) {
@@ -262,10 +253,10 @@ Sequence make_sequence(const Heads& h, int length) {
   for (int i = 0; i < s.pages; ++i) s.table.push_back((i * 7 + 3) % s.pages);
   if (s.pages % 7 == 0)
     for (int i = 0; i < s.pages; ++i) s.table[static_cast<size_t>(i)] = i;
-  for (const float v : normals(int64_t{s.pages} * 2 * h.kv_heads * s.page_tokens * h.dim, 4))
+  for (const float v : spread_normals(int64_t{s.pages} * 2 * h.kv_heads * s.page_tokens * h.dim, 4))
     h.fp8 ? s.fp8_cache.push_back(E4M3::encode(v * 0.5f)) : s.cache.push_back(BF16::encode(v * 0.5f));
-  s.qkv = normals(int64_t{length} * s.width(), 6);
-  s.q_norm = normals(h.dim, 7);
+  s.qkv = spread_normals(int64_t{length} * s.width(), 6);
+  s.q_norm = spread_normals(h.dim, 7);
   for (int p = 0; p < length; ++p) {
     for (int i = 0; i < h.dim / 2; ++i) {
       const double angle = p * std::pow(10000.0, -2.0 * i / h.dim);
@@ -339,7 +330,7 @@ std::vector<float> run_attention(const Sequence& s, int first, int count) {
   a.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(s.h.dim)));
   const auto floats = static_cast<size_t>(count) * static_cast<size_t>(s.h.heads * s.h.dim);
   const DeviceBuffer out = device_bytes(floats * 4, /*poison=*/true);
-  const DeviceBuffer queries = device_bytes(prompt_query_floats(s.h.heads, s.h.kv_heads, s.h.dim, count) * 4, true);
+  const DeviceBuffer queries = device_bytes(prompt_query_floats({s.h.heads, s.h.kv_heads, s.h.dim}, count) * 4, true);
   a.parts = queries.as<float>();
   const auto must = [](const Status& status) {
     if (!status.ok()) throw std::runtime_error(status.message());
