@@ -33,6 +33,10 @@ struct CudaInputBuffers {
   CudaInputBuffers(const cuda::DeviceBuffer& work, const CudaInputPieces& pieces)
       : fp4(work, pieces.fp4), bf16(work, pieces.bf16), scales(work, pieces.scales) {}
   void* of(const CudaLinear& l) const { return l.storage.view.fp4 ? fp4.as<void>() : bf16.as<void>(); }
+  // Whether there is room for x^ of so many bytes and the scales of as many rows.
+  bool hold(const CudaLinear& l, size_t x_bytes, int rows) const {
+    return (l.storage.view.fp4 ? fp4 : bf16).holds<std::byte>(x_bytes) && scales.holds<float>(rows);
+  }
   // padded_prompt: of a prompt's pass, 0 for decode.
   cuda::RowOutput out(const CudaLinear& l, int padded_prompt = 0) const {
     return {l.mode, l.static_alpha, of(l), scales.as<float>(),

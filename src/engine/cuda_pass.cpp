@@ -94,16 +94,23 @@ Status CudaPass::allocate() {
 // What was laid out from shapes against what the kernels of this device say of the linears that are there: a piece that is too
 // small would be written over its end.
 Status CudaPass::check_sizes() const {
-  const auto fits = [](size_t needed, const DeviceSpan& piece) { return needed <= piece.size(); };
-  const auto input = [&](const CudaLinear& l, const CudaInputBuffers& b, size_t needed) {
-    return fits(needed, l.storage.view.fp4 ? b.fp4 : b.bf16);
-  };
-  bool ok = true;
+  return decode_fits() && prompts_fit()
+             ? Status()
+             : internal_error("the work space of passes was laid out too small for the device's kernels");
+}
+
+bool CudaPass::decode_fits() const {
+  const ModelConfig& c = weights_->config;
+  const cuda::HeadSize heads{c.heads, c.kv_heads, c.head_dim};
+  // Scores and the draws of prompts have up to 16 rows, whatever decode has.
+  const int most = std::max(kMaxRows, shape_of(static_cast<size_t>(limits_.rows), 0).rows);
+  bool ok = tables_.holds<int32_t>(most * table_stride_) && residual_.holds<float>(most * c.hidden) &&
+            plain_.holds<float>(most * c.vocab) && classes_memory_.holds<uint8_t>(limits_.rows * c.vocab);
   for (const auto& [key, b] : buffers_) {
-    const auto decode = [&, rows = key.first](const CudaLinear& l, const CudaInputBuffers& in,
-                                              const DeviceSpan& slots) {
-      ok = ok && input(l, in, cuda::x_bytes(l.storage.view, rows)) &&
-           fits(cuda::slot_floats(l.storage.view, rows) * sizeof(float), slots);
+    const int rows = key.first;
+    const auto decode = [&](const CudaLinear& l, const CudaInputBuffers& in, const DeviceSpan& slots) {
+      ok = ok && in.hold(l, cuda::x_bytes(l.storage.view, rows), rows) &&
+           slots.holds<float>(cuda::slot_floats(l.storage.view, rows));
     };
     for (const CudaLayer& l : weights_->layers) {
       decode(l.qkv, b->attention, b->partial);
@@ -112,25 +119,33 @@ Status CudaPass::check_sizes() const {
       decode(l.down, b->down, b->partial);
     }
     decode(weights_->head, b->head, b->logits_partial);
+    ok = ok && b->parts.holds<float>(cuda::part_floats(heads, rows)) &&
+         b->stats.holds<float>(cuda::stat_floats(heads, rows));
   }
-  if (prompt_ != nullptr) {
-    const ModelConfig& c = weights_->config;
-    const int rows = static_cast<int>(limits_.prompt_rows);
-    const auto prompt = [&](const CudaLinear& l, const CudaInputBuffers& in, bool writes) {
-      ok = ok && input(l, in, cuda::prompt_x_bytes(l.storage.view, rows)) &&
-           fits(writes ? cuda::prompt_y_floats(l.storage.view, rows) * sizeof(float) : 0, prompt_->y);
-    };
-    for (const CudaLayer& l : weights_->layers) {
-      prompt(l.qkv, prompt_->attention, true);
-      prompt(l.o, prompt_->o, true);
-      prompt(l.gate_up, prompt_->mlp,
-             !cuda::fuses_prompt_silu(l.gate_up.storage.view, static_cast<int>(c.intermediate), l.down.mode));
-      prompt(l.down, prompt_->down, true);
-    }
-    ok = ok && fits(cuda::prompt_query_floats({c.heads, c.kv_heads, c.head_dim}, rows) * sizeof(float),
-                    prompt_->queries);
+  return ok;
+}
+
+bool CudaPass::prompts_fit() const {
+  if (prompt_ == nullptr) return true;
+  const ModelConfig& c = weights_->config;
+  const PromptBuffers& b = *prompt_;
+  const int rows = static_cast<int>(limits_.prompt_rows);
+  bool ok = b.tokens.holds<int32_t>(rows) && b.positions.holds<int32_t>(rows) &&
+            b.tables.holds<int32_t>(limits_.sequences * table_stride_) && b.residual.holds<float>(rows * c.hidden) &&
+            b.queries.holds<float>(cuda::prompt_query_floats({c.heads, c.kv_heads, c.head_dim}, rows)) &&
+            b.attended.holds<float>(rows * c.q_width());
+  const auto prompt = [&](const CudaLinear& l, const CudaInputBuffers& in, bool writes) {
+    ok = ok && in.hold(l, cuda::prompt_x_bytes(l.storage.view, rows), cuda::padded_prompt_rows(rows)) &&
+         (!writes || b.y.holds<float>(cuda::prompt_y_floats(l.storage.view, rows)));
+  };
+  for (const CudaLayer& l : weights_->layers) {
+    prompt(l.qkv, b.attention, true);
+    prompt(l.o, b.o, true);
+    prompt(l.gate_up, b.mlp,
+           !cuda::fuses_prompt_silu(l.gate_up.storage.view, static_cast<int>(c.intermediate), l.down.mode));
+    prompt(l.down, b.down, true);
   }
-  return ok ? Status() : internal_error("the work space of passes was laid out too small for the device's kernels");
+  return ok;
 }
 
 CudaPass::~CudaPass() {
@@ -220,14 +235,20 @@ Status CudaPass::place(std::span<const CudaRow> rows, std::span<const CudaPick> 
 Status CudaPass::place_table(int row, std::span<const int32_t> pages) {
   std::vector<int32_t>& placed = placed_tables_[static_cast<size_t>(row)];
   if (std::equal(pages.begin(), pages.end(), placed.begin(), placed.end())) return {};
-  if (static_cast<int64_t>(pages.size()) > table_stride_)
-    return internal_error("a sequence of " + std::to_string(pages.size()) + " pages, the device's table holds " +
-                          std::to_string(table_stride_));
-  placed.assign(pages.begin(), pages.end());
-  // From pageable memory the call returns once the bytes are on their way: `placed` may change.
-  return check(cudaMemcpyAsync(tables_.as<int32_t>() + row * table_stride_, placed.data(), pages.size_bytes(),
+  HB_TRY(check_pages(pages));
+  placed.clear();  // until the copy is known to be on its way
+  // From pageable memory the call returns once the bytes are on their way: `pages` may change.
+  HB_TRY(check(cudaMemcpyAsync(tables_.as<int32_t>() + row * table_stride_, pages.data(), pages.size_bytes(),
                                cudaMemcpyHostToDevice, stream_),
-               "page table");
+               "page table"));
+  placed.assign(pages.begin(), pages.end());
+  return {};
+}
+
+Status CudaPass::check_pages(std::span<const int32_t> pages) const {
+  if (static_cast<int64_t>(pages.size()) <= table_stride_) return {};
+  return internal_error("a sequence of " + std::to_string(pages.size()) + " pages, the device's table holds " +
+                        std::to_string(table_stride_));
 }
 
 Status CudaPass::place_policy(int row, const CudaPick& pick, cuda::DrawRule& rule) {
@@ -256,10 +277,11 @@ Result<const uint8_t*> CudaPass::place_classes(const std::shared_ptr<const StepC
   uint8_t* const at = classes_memory_.as<uint8_t>() + static_cast<size_t>(place - classes_.begin()) * vocab;
   place->used = ++placings_;
   if (known) return at;
-  place->host = classes;
+  place->host = nullptr;  // until the copy is known to be on its way
   // On the stream of the passes that read them: one on its way has read what stood there.
   HB_TRY(check(cudaMemcpyAsync(at, classes->data(), std::min(classes->size(), vocab), cudaMemcpyHostToDevice, stream_),
                "step classes"));
+  place->host = classes;
   return at;
 }
 
@@ -298,8 +320,10 @@ Result<int> CudaPass::begin(std::span<const CudaRow> rows, std::span<const CudaP
 
 Result<int> CudaPass::begin_next(std::span<const CudaRow> rows) {
   if (!placed_shape_.advance) return -1;
-  for (size_t i = 0; i < rows.size(); ++i)
+  for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].pages.size() > placed_tables_[i].size() + 1) return -1;
+    HB_TRY(check_pages(rows[i].pages));
+  }
   std::array<int32_t, kMaxPassRows> positions;
   for (size_t i = 0; i < rows.size(); ++i) {
     positions[i] = rows[i].position;

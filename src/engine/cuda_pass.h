@@ -51,7 +51,11 @@ class DeviceSpan {
   T* as() const {
     return reinterpret_cast<T*>(data_);
   }
-  size_t size() const { return size_; }
+  // Whether it has room for so many.
+  template <class T, class Count>
+  bool holds(Count count) const {
+    return static_cast<size_t>(count) * sizeof(T) <= size_;
+  }
 
  private:
   std::byte* data_ = nullptr;
@@ -163,6 +167,9 @@ class CudaPass {
 
   Status allocate();
   Status check_sizes() const;
+  bool decode_fits() const;
+  bool prompts_fit() const;
+  Status check_pages(std::span<const int32_t> pages) const;
   Result<Buffers*> buffers(int rows, int group);
   Result<std::vector<Group>> groups_of(const Shape& shape);
   static Shape shape_of(size_t rows, size_t picks);

@@ -20,9 +20,7 @@ Status CudaPass::place_prompt(std::span<const CudaSegment> segments, int rows) {
   b.host_tables.assign(segments.size() * static_cast<size_t>(table_stride_), 0);
   for (size_t i = 0; i < segments.size(); ++i) {
     const CudaSegment& s = segments[i];
-    if (static_cast<int64_t>(s.pages.size()) > table_stride_)
-      return internal_error("a sequence of " + std::to_string(s.pages.size()) + " pages, the device's table holds " +
-                            std::to_string(table_stride_));
+    HB_TRY(check_pages(s.pages));
     b.host_tokens.insert(b.host_tokens.end(), s.tokens.begin(), s.tokens.end());
     for (size_t r = 0; r < s.tokens.size(); ++r)
       b.host_positions.push_back(static_cast<int32_t>(s.position + static_cast<int64_t>(r)));
