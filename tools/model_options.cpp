@@ -14,7 +14,7 @@
 #include "base/user_cache.h"
 #include "engine/checks.h"
 #include "engine/cuda_api.h"
-#include "engine/cuda_memory.h"
+#include "engine/cuda_limits.h"
 #include "io/model_source.h"
 #include "kernels/cuda/kernel_set.h"
 #include "kernels/registry.h"

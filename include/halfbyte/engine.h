@@ -18,7 +18,7 @@ struct EngineOptions {
   int max_batch = 16;           // requests running at once
   int64_t context = 0;          // tokens a request may reach; 0: the model's, or what fits in memory (metrics() says)
   int64_t kv_tokens = 0;        // capacity of the KV cache over all requests; 0: one request of the full context
-  int64_t prefill_chunk = 512;  // prompt tokens a step
+  int64_t prefill_chunk = 512;  // prompt tokens a step, up to 65536; on a CUDA device 4096
   int64_t page_tokens = 32;     // a power of two
   int max_waiting = 1024;       // requests queued; one more is refused
   int threads = 0;              // 0: the physical cores this process may use; results do not depend on it

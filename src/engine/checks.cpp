@@ -7,6 +7,7 @@
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "base/thread_pool.h"
+#include "engine/cuda_limits.h"
 
 namespace halfbyte {
 namespace {
@@ -23,6 +24,8 @@ Status check_range(const char* name, int64_t value, int64_t low, int64_t high) {
 Status check_options(const EngineOptions& o, const ModelConfig& config) {
   HB_TRY(check_range("max_batch", o.max_batch, 1, 4096));
   HB_TRY(check_range("prefill_chunk", o.prefill_chunk, 1, kMostPrefillChunk));
+  if (o.device == "cuda")
+    HB_TRY(check_range("prefill_chunk", o.prefill_chunk, 1, kMostPromptRows).with_context("on a CUDA device"));
   HB_TRY(check_range("max_waiting", o.max_waiting, 1, 1 << 20));
   HB_TRY(check_range("threads", o.threads, 0, kMaxThreads));
   HB_TRY(check_range("page_tokens", o.page_tokens, 1, 4096));

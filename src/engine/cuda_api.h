@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/cuda_limits.h"
 #include "halfbyte/plan.h"
 #include "kernels/cuda/linear_table.h"
 
@@ -59,12 +60,12 @@ Result<std::string> measure_cuda_linears(const std::vector<ModelConfig>& models)
 struct CudaDecodeOptions {
   std::string shape;  // a synthetic shape (model/synthetic.h)
   PrecisionPlan plan;
-  int batch = 1;                 // sequences that decode together, up to 64
-  int64_t context = 0;           // positions in the cache at the first step that counts
-  int steps = 500;               // that count
-  int warmup = 50;               // steps before them
-  int64_t prompt = 0;            // tokens of a prompt that is read for itself; 0: none
-  int64_t prefill_chunk = 4096;  // prompt rows of a pass, up to that
+  int batch = 1;                            // sequences that decode together, up to 64
+  int64_t context = 0;                      // positions in the cache at the first step that counts
+  int steps = 500;                          // that count
+  int warmup = 50;                          // steps before them
+  int64_t prompt = 0;                       // tokens of a prompt that is read for itself; 0: none
+  int64_t prefill_chunk = kMostPromptRows;  // prompt rows of a pass, up to that
   int prompt_rounds = 5;
   bool policy = false;  // the loop twice more: draws at temperature 1, and by ReSET's rule, its state on the device
   bool gap = false;     // the engine's own loop, too: what the device waits for between two steps

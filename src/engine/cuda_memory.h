@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/cuda_limits.h"
 #include "engine/runner.h"
 #include "halfbyte/plan.h"
 #include "kernels/cuda/work_sizes.h"
@@ -17,9 +18,6 @@
 #include "model/weights.h"
 
 namespace halfbyte {
-
-inline constexpr int kMaxPassRows = 64;           // of decode: up to four groups of cuda::kMaxRows
-inline constexpr int64_t kMostPromptRows = 4096;  // of a prompt's pass: work space grows with it
 
 // The device's cache: a page holds page_tokens positions of one sequence for every layer, [layers][K, V][kv_heads]
 // [page_tokens][head_dim] in BF16 or FP8.

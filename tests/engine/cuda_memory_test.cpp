@@ -211,5 +211,20 @@ TEST(CudaMemory, MemoryRunsOutAtTheStart) {
   EXPECT_THAT(short_of.message(), HasSubstr("and work space "));
 }
 
+// Refused rather than cut down: what is asked for is what runs.
+TEST(CudaMemory, LongerChunksThanAPassTakesAreRefused) {
+  const CudaModelShape shape = shape_of("qwen3-0.6b");
+  const FootprintOf footprint = [&](const RunnerLimits& limits) { return cuda_runner_footprint(shape, limits); };
+  const auto resolve = [&](const std::string& device, int64_t chunk) {
+    return resolve_options(shape.config, {.prefill_chunk = chunk, .device = device}, UINT64_MAX, footprint).status();
+  };
+  EXPECT_TRUE(resolve("cuda", kMostPromptRows).ok());
+  EXPECT_TRUE(resolve("cpu", kMostPromptRows + 1).ok());
+  const Status refused = resolve("cuda", kMostPromptRows + 1);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("prefill_chunk is 4097, expected 1 to 4096"));
+  EXPECT_THAT(refused.message(), HasSubstr("on a CUDA device"));
+}
+
 }  // namespace
 }  // namespace halfbyte
