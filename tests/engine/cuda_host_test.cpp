@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <map>
+#include <utility>
+#include <vector>
 
+#include "engine/checks.h"
 #include "engine/cuda_memory.h"
 #include "fake_cuda/fake_cuda.h"
 #include "halfbyte/engine.h"
@@ -36,9 +40,57 @@ EngineOptions options_of(int max_batch, int64_t prefill_chunk = 64, bool run_ahe
   return out;
 }
 
+// A field of the device's state for as long as this is there.
+template <class T>
+class Changed {
+ public:
+  Changed(T& field, T value) : field_(field), before_(std::exchange(field, value)) {}
+  ~Changed() { field_ = before_; }
+  Changed(const Changed&) = delete;
+  Changed& operator=(const Changed&) = delete;
+
+ private:
+  T& field_;
+  T before_;
+};
+
+CudaModelShape shape_of(const Model& model) {
+  return cuda_model_shape(model.config(), model.plan(), model.impl().weights, state().wgmma);
+}
+RunnerLimits limits_of(const CudaModelShape& shape, const EngineOptions& options) {
+  const auto resolved = resolve_options(shape.config, options, UINT64_MAX,
+                                        [&](const RunnerLimits& l) { return cuda_runner_footprint(shape, l); });
+  EXPECT_TRUE(resolved.ok()) << resolved.status().message();
+  return resolved.ok() ? resolved->limits : RunnerLimits{};
+}
+
+std::vector<fake_cuda::Piece> pieces_of(const CudaWorkLayout& layout) {
+  std::vector<fake_cuda::Piece> out;
+  const auto add = [&](std::initializer_list<WorkPiece> pieces) {
+    for (const WorkPiece& piece : pieces) out.push_back({piece.offset, piece.bytes});
+  };
+  const auto add_inputs = [&](std::initializer_list<CudaInputPieces> inputs) {
+    for (const CudaInputPieces& in : inputs) add({in.fp4, in.bf16, in.scales});
+  };
+  add({layout.tables, layout.residual, layout.plain, layout.classes});
+  for (const auto& [key, g] : layout.groups) {
+    add_inputs({g.attention, g.o, g.mlp, g.down, g.head});
+    add({g.partial, g.logits_partial, g.parts, g.stats});
+  }
+  const CudaPromptPieces& p = layout.prompt;
+  add_inputs({p.attention, p.o, p.mlp, p.down});
+  add({p.tokens, p.positions, p.tables, p.residual, p.queries, p.attended, p.y});
+  return out;
+}
+
+// With work space whose pieces the device knows.
 std::unique_ptr<Engine> engine_of(const std::shared_ptr<const Model>& model, const EngineOptions& options) {
+  const CudaModelShape shape = shape_of(*model);
+  const CudaWorkLayout layout = lay_out_cuda_work(shape, cuda_pass_limits(shape.config, limits_of(shape, options)));
+  fake_cuda::divide_next(layout.bytes, pieces_of(layout));
   auto engine = Engine::create(model, options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
+  EXPECT_TRUE(fake_cuda::divided()) << "no allocation of " << layout.bytes << " bytes";
   return engine.ok() ? std::move(engine).value() : nullptr;
 }
 
@@ -116,7 +168,7 @@ TEST(CudaHost, ScoresAreOfTheirPositions) {
 // All shapes of passes, prompts, scores and set-aside requests: nothing is allocated once the engine is there.
 TEST(CudaHost, NothingIsAllocatedAfterTheStart) {
   for (const bool wgmma : {true, false}) {
-    state().wgmma = wgmma;
+    const Changed kept(state().wgmma, wgmma);
     for (const char* plan : {"w4a16", "w4a8-mxfp4", "bf16", "w4a16,layers.1.*:weights=bf16,lm_head:weights=nvfp4"}) {
       const auto model = testing::cuda_model("llama", plan);
       ASSERT_NE(model, nullptr);
@@ -133,7 +185,6 @@ TEST(CudaHost, NothingIsAllocatedAfterTheStart) {
       EXPECT_EQ(state().live, live);
     }
   }
-  state().wgmma = true;
   EXPECT_GT(state().captures, 20u) << "graphs are captured when a shape first runs";
   EXPECT_EQ(state().faults, 0u);
 }
@@ -169,44 +220,48 @@ TEST(CudaHost, PoliciesFindTheirStepClasses) {
   EXPECT_EQ(state().makes, makes);
 }
 
-// What was reckoned before anything was uploaded is what is taken, give or take what stands for rounding up.
+// Cache and work space are what was reckoned, give or take what stands for rounding up; two engines have the same weights.
 TEST(CudaHost, TakesWhatWasReckoned) {
   for (const char* plan : {"w4a16", "bf16"}) {
     const auto model = testing::cuda_model("qwen3", plan);
     ASSERT_NE(model, nullptr);
-    const auto memory = cuda_memory();
-    ASSERT_TRUE(memory.ok());
-    const CudaModelShape shape = cuda_model_shape(model->config(), model->plan(), model->impl().weights, memory->wgmma);
-    const size_t before = state().live;
-    const auto engine = engine_of(model, options_of(40, 200));
-    ASSERT_NE(engine, nullptr);
-    const uint64_t taken = state().live - before;
-    const uint64_t weights = cuda_weight_bytes(shape, memory->multiprocessors);
-    const uint64_t reckoned = weights + cuda_runner_footprint(shape, {40, 200, 40 * 256 / 32, 32}).total();
-    EXPECT_LE(taken, reckoned + (uint64_t{4} << 20)) << plan << ": passes' inputs and policies are of a fixed size";
-    EXPECT_GE(taken + taken / 3, reckoned) << plan;
+    const CudaModelShape shape = shape_of(*model);
+    const auto taken_and_reckoned = [&](const EngineOptions& options) {
+      const size_t before = state().live;
+      const auto engine = engine_of(model, options);
+      return std::pair(static_cast<int64_t>(state().live - before),
+                       static_cast<int64_t>(cuda_runner_footprint(shape, limits_of(shape, options)).total()));
+    };
+    EngineOptions large = options_of(40, 200);
+    large.kv_tokens = 2048 * 40;
+    const auto [small_taken, small_reckoned] = taken_and_reckoned(options_of(1, 16));
+    const auto [taken, reckoned] = taken_and_reckoned(large);
+    EXPECT_GT(reckoned - small_reckoned, int64_t{100} << 20) << "more than rounding";
+    EXPECT_NEAR(static_cast<double>(taken - small_taken), static_cast<double>(reckoned - small_reckoned), 4 << 20);
   }
 }
 
 TEST(CudaHost, MemoryRunsOutAtTheStartWithAllNumbers) {
   const auto model = testing::cuda_model("llama", "w4a16");
   ASSERT_NE(model, nullptr);
-  const size_t memory = state().memory;
-  state().memory = state().live + (size_t{1} << 20);
-  const Status none = Engine::create(model, options_of(4)).status();
-  EXPECT_EQ(none.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(none.message(), HasSubstr("the model's weights take "));
-  state().memory = state().live + (size_t{400} << 20);
+  {
+    const Changed kept(state().memory, state().live + (size_t{1} << 20));
+    const Status none = Engine::create(model, options_of(4)).status();
+    EXPECT_EQ(none.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(none.message(), HasSubstr("the model's weights take "));
+  }
   EngineOptions large = options_of(64, 4096);
   large.context = 2048;
   large.kv_tokens = 2048 * 64;
-  const uint64_t makes = state().makes;
-  const Status short_of = Engine::create(model, large).status();
-  EXPECT_EQ(short_of.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(short_of.message(), HasSubstr("a KV cache of 131072 tokens needs "));
-  EXPECT_THAT(short_of.message(), HasSubstr("and work space "));
-  EXPECT_EQ(state().makes, makes) << "said before anything is uploaded";
-  state().memory = memory;
+  {
+    const Changed kept(state().memory, state().live + (size_t{400} << 20));
+    const uint64_t makes = state().makes;
+    const Status short_of = Engine::create(model, large).status();
+    EXPECT_EQ(short_of.code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(short_of.message(), HasSubstr("a KV cache of 131072 tokens needs "));
+    EXPECT_THAT(short_of.message(), HasSubstr("and work space "));
+    EXPECT_EQ(state().makes, makes) << "said before anything is uploaded";
+  }
   EXPECT_NE(engine_of(model, large), nullptr);
 }
 

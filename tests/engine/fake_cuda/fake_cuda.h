@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace halfbyte::fake_cuda {
 
@@ -18,10 +19,19 @@ struct State {
   uint64_t makes = 0;        // allocations so far
   uint64_t captures = 0;     // graphs
   uint64_t class_reads = 0;  // draws under a policy whose step classes are on the device
-  uint64_t faults = 0;       // kernels that were to touch memory that nobody has
+  uint64_t faults = 0;       // kernels that were to touch memory that nobody has, or more than one piece of it
   bool wgmma = true;
 };
 State& state();
+
+// Bytes of an allocation that belong together.
+struct Piece {
+  size_t offset = 0, bytes = 0;
+};
+// The next allocation of so many bytes has these pieces, some of them more than once: a kernel stays in one. False until it
+// is made.
+void divide_next(size_t bytes, const std::vector<Piece>& pieces);
+bool divided();
 
 inline constexpr int32_t kVocab = 1031;
 // The token behind `token` at `position`.

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "base/size_text.h"
 #include "fake_cuda/fake_cuda.h"
@@ -16,17 +18,40 @@ namespace {
 using fake_cuda::put;
 using fake_cuda::state;
 
-std::map<const std::byte*, size_t>& allocations() {
-  static std::map<const std::byte*, size_t> all;
+using Pieces = std::map<size_t, size_t>;  // bytes by offset
+struct Allocation {
+  size_t bytes = 0;
+  Pieces pieces;
+};
+std::map<const std::byte*, Allocation>& allocations() {
+  static std::map<const std::byte*, Allocation> all;
   return all;
+}
+struct Division {
+  size_t bytes = 0;  // 0: none is waiting
+  Pieces pieces;
+};
+Division& next_division() {
+  static Division next;
+  return next;
+}
+
+// The last entry that does not begin behind `at`.
+template <class Map, class Key>
+typename Map::const_iterator holder(const Map& map, const Key& at) {
+  const auto behind = map.upper_bound(at);
+  return behind == map.begin() ? map.end() : std::prev(behind);
 }
 
 bool is_there(const void* at, size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(at);
-  auto found = allocations().upper_bound(begin);
-  if (found == allocations().begin()) return false;
-  --found;
-  return begin + bytes <= found->first + found->second;
+  const auto found = holder(allocations(), begin);
+  if (found == allocations().end()) return false;
+  const auto& [base, allocation] = *found;
+  const auto offset = static_cast<size_t>(begin - base);
+  if (allocation.pieces.empty()) return offset + bytes <= allocation.bytes;
+  const auto piece = holder(allocation.pieces, offset);
+  return piece != allocation.pieces.end() && offset + bytes <= piece->first + piece->second;
 }
 void reads(const void* at, size_t bytes) {
   if (bytes > 0 && !is_there(at, bytes)) ++state().faults;
@@ -58,7 +83,7 @@ Result<LinearStorage> storage_of(WeightFormat format, int64_t n, int64_t k, int 
   return Result<LinearStorage>(std::move(out));
 }
 
-void writes_input(const RowOutput& out, const Linear& linear, int rows) {
+void writes_input(const RowOutput& out, const LinearSize& linear, int rows) {
   writes(out.x, x_bytes(linear, rows));
   writes(out.x_scale, static_cast<size_t>(rows) * sizeof(float));
 }
@@ -83,6 +108,26 @@ void reads_cache(const AttentionRows& a, int rows) {
 }
 
 }  // namespace
+}  // namespace halfbyte::cuda
+
+namespace halfbyte::fake_cuda {
+
+void divide_next(size_t bytes, const std::vector<Piece>& pieces) {
+  cuda::Division& next = cuda::next_division();
+  next = {bytes, {}};
+  for (const Piece& piece : pieces)
+    if (piece.bytes > 0) next.pieces[piece.offset] = piece.bytes;
+}
+bool divided() {
+  return cuda::next_division().bytes == 0;
+}
+void touch(const void* at, size_t bytes) {
+  cuda::reads(at, bytes);
+}
+
+}  // namespace halfbyte::fake_cuda
+
+namespace halfbyte::cuda {
 
 bool driver_is_there() {
   return true;
@@ -123,7 +168,12 @@ Result<DeviceBuffer> DeviceBuffer::make(size_t bytes, bool zero) {
   out.data_ = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   out.size_ = bytes;
   std::memset(out.data_, zero ? 0 : 0xA5, bytes);
-  allocations()[static_cast<std::byte*>(out.data_)] = bytes;
+  Allocation& made = allocations()[static_cast<std::byte*>(out.data_)];
+  made.bytes = bytes;
+  if (Division& next = next_division(); next.bytes == bytes) {
+    made.pieces = std::move(next.pieces);
+    next = {};
+  }
   state().live += bytes;
   return Result<DeviceBuffer>(std::move(out));
 }
@@ -187,7 +237,7 @@ Status run_norm_linear(const NormRows& a, const Linear& linear, int rows, float*
   put([=] {
     reads_slots(a.y);
     if (a.keep) writes(a.residual, static_cast<size_t>(rows * a.k) * sizeof(float));
-    writes_input(a.out, linear, rows);
+    writes_input(a.out, linear.size(), rows);
     writes(partial, slot_floats(linear, rows) * sizeof(float));
   });
   return {};
@@ -199,16 +249,23 @@ Status run_linear(const Linear& linear, int rows, const void* x, float* partial,
   });
   return {};
 }
-bool attention_merges(int) {
-  return false;
+bool attention_merges(int rows) {
+  return active_kernels().clusters && rows > 1;
 }
-Status attention_merged(const AttentionRows&, KvState, const RowOutput&, int, Launch) {
-  return internal_error("attention_merged of a device that is played, which merges nothing in attention");
+Status attention_merged(const AttentionRows& a, KvState, const RowOutput& out, int rows, Launch) {
+  put([=] {
+    reads_slots(a.qkv);
+    reads_cache(a, rows);
+    const int k = a.heads * a.head_dim;
+    writes(a.parts, static_cast<size_t>(rows * k) * sizeof(float));  // with some roundings
+    writes_input(out, LinearSize{out.mode != RowMode::kBf16Rows, 1, k}, rows);
+  });
+  return {};
 }
 Status run_merge_linear(const MergeRows& a, const Linear& linear, int rows, float* partial, Launch) {
   put([=] {
     reads(a.parts, part_floats(HeadSize{a.heads, 1, a.head_dim}, rows) * sizeof(float));
-    writes_input(a.out, linear, rows);
+    writes_input(a.out, linear.size(), rows);
     writes(partial, slot_floats(linear, rows) * sizeof(float));
   });
   return {};
@@ -216,7 +273,7 @@ Status run_merge_linear(const MergeRows& a, const Linear& linear, int rows, floa
 Status run_silu_linear(const SiluRows& a, const Linear& linear, int rows, float* partial, Launch) {
   put([=] {
     reads_slots(a.y);
-    writes_input(a.out, linear, rows);
+    writes_input(a.out, linear.size(), rows);
     writes(partial, slot_floats(linear, rows) * sizeof(float));
   });
   return {};

@@ -66,7 +66,8 @@ cudaError_t cudaFreeHost(void* at) {
   std::free(at);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  touch(kind == cudaMemcpyHostToDevice ? to : from, bytes);
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
