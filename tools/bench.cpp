@@ -279,7 +279,7 @@ Result<CudaDecodeOptions> cuda_options(const BenchOptions& options, Sizes sizes,
   decode.prompt_rounds = options.repeat;
   decode.policy = options.policy_cost;
   decode.gap = options.host_gap;
-  if (!options.model.prefill_chunk.empty()) {
+  if (!options.race && !options.model.prefill_chunk.empty()) {  // a race reads no prompt
     HB_ASSIGN(decode.prefill_chunk, prefill_chunk_of(options.model, "cuda"));
   }
   HB_ASSIGN(decode.plan, parse_plan(options.model.plan.empty() ? "w4a16" : options.model.plan));

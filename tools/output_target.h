@@ -28,9 +28,12 @@ class OutputTarget {
  private:
   OutputTarget() = default;
   Status failed(const char* what, int error) const;
+  bool open_unnamed();
+  std::string beside() const;  // a name for it
 
   std::string path_;
   std::string target_;   // path_ with symbolic links followed
+  std::string unnamed_;  // where /proc shows a file that has no name yet; "": it has one
   std::string partial_;  // beside target_; "": none, or it is in place
   std::unique_ptr<FileDescriptor> file_;
 };

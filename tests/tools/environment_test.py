@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 import tiny_chat
@@ -156,6 +157,26 @@ def test_a_source_that_shrinks_leaves_nothing(wide, tmp_path):
     code, _, err = finish(process)
     assert code == 2 and err.startswith("error: ") and "became shorter" in err and err.count("\n") == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
+
+
+def links_to(link, folder):
+    try:
+        return os.readlink(link).startswith(str(folder))
+    except FileNotFoundError:  # closed meanwhile
+        return False
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_file_that_was_being_written(tmp_path, ending):
+    process = start(["bench", "--roofline", "--svg", tmp_path / "roofline.svg"])
+    files = pathlib.Path(f"/proc/{process.pid}/fd")
+    deadline = time.monotonic() + PATIENCE
+    while not any(links_to(link, tmp_path) for link in files.iterdir()):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(ending)
+    finish(process)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_output_names_that_cannot_be(halfbyte, model, tmp_path):
