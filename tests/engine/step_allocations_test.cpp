@@ -2,6 +2,7 @@
 // allocation of the process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -33,12 +34,15 @@ std::atomic<long> allocations{0};
 namespace halfbyte {
 namespace {
 
+// A thread makes its scratch for tiles (kernels/cpu/tile_scratch.h) when it first gets such work, which may be in any step: two
+// buffers a thread of the pool, once. Everything else but a step's events is there before.
 TEST(StepAllocations, ADecodeStepAllocatesItsEventsOnly) {
+  constexpr int kThreads = 2, kScratchBuffers = 2;
   for (const char* plan : {"bf16", "w4a16", "w4a4", "w4a16,kv=nvfp4"}) {
     const auto model = testing::tiny_model("qwen3", plan);
     ASSERT_NE(model, nullptr);
     EngineOptions options;
-    options.threads = 2;
+    options.threads = kThreads;
     options.context = 64;
     options.kv_tokens = 4 * 64;
     auto engine = Engine::create(model, options);
@@ -54,14 +58,16 @@ TEST(StepAllocations, ADecodeStepAllocatesItsEventsOnly) {
       ASSERT_TRUE((*engine)->submit(r).ok());
     }
     for (int i = 0; i < 3; ++i) ASSERT_TRUE((*engine)->step().ok());
+    long beyond_events = 0;
     for (int i = 0; i < 20; ++i) {
       const long before = allocations.load();
       const auto events = (*engine)->step();
       const long made = allocations.load() - before;
       ASSERT_TRUE(events.ok());
       ASSERT_EQ(events->size(), 4u);
-      EXPECT_LE(made, 1) << plan << ", step " << i;
+      beyond_events += std::max(made - 1, 0L);
     }
+    EXPECT_LE(beyond_events, kThreads * kScratchBuffers) << plan;
   }
 }
 
