@@ -184,7 +184,7 @@ __global__ void __maxnreg__((Residency<Kv, kDim, kBlocks>::kRegisters))
   // A group with the row itself: loaded before it was stored, and later groups after.
   const int own = position - begin - warp * kGroupPositions;
   if (has_own && own >= 0 && own < kGroupPositions) kv.patch(own, shared.key, shared.value, lane);
-  const float scale = Kv::score_scale(a) * (kLog2E / Kv::kQueryPower);
+  const float scale = Kv::score_scale(a) * (kLog2e / Kv::kQueryPower);
   for (int part_begin = begin; part_begin < end; part_begin += span) {
     const int part_end = min(end, part_begin + span);
     const int streams = min(kStreams, (part_end - part_begin + kGroupPositions - 1) / kGroupPositions);

@@ -14,7 +14,6 @@ inline constexpr int kChains = 2;           // of a part's streams, even and odd
 inline constexpr int kGroupPositions = 16;  // positions that a warp takes at once
 inline constexpr int kHeadColumns = 8;      // columns of the MMA
 // Scores are held times log2 e, and their exponentials are the device's ex2.approx (relative error 2^-22).
-inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kSlack = 5.75f;  // what a score may lie above the maximum that it is taken over
 
 // Of KV head `head`: its key (normed and rotated) or its value.

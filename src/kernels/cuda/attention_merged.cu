@@ -280,7 +280,7 @@ __device__ __forceinline__ void run_chain(const AttentionRows& a, const QuerySha
                                           Feed<Kv, kDim, kSlots>& feed, const PartWalk& walk, int chain, int own,
                                           int lane, ChainSums<Kv, kDim, kSplit>& sums) {
   using S = Staged<Kv, kDim>;
-  const float scale = Kv::score_scale(a) * (kLog2E / Kv::kQueryPower);
+  const float scale = Kv::score_scale(a) * (kLog2e / Kv::kQueryPower);
 #pragma unroll 1
   for (int stream = chain; stream < walk.streams(); stream += kChains) {
     WarpState<kDim> state;

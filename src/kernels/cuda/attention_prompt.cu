@@ -36,7 +36,6 @@ constexpr int kKeys = 128;  // of a tile
 constexpr int kStages = 2;
 constexpr int kChunkBytes = 128;           // 64 dimensions of a row, the unit of the swizzle
 constexpr int kTurnBarrier = 1 + kGroups;  // + group
-constexpr float kLog2e = 1.44269504f;
 
 struct PromptAttentionArgs {
   AttentionRows rows;

@@ -11,6 +11,8 @@
 
 namespace halfbyte::cuda {
 
+inline constexpr float kLog2e = 1.44269504f;
+
 // What the attention kernels can do; kUnsupported that says what was found.
 Status check_attention(const AttentionRows& args);
 

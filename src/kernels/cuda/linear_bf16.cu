@@ -32,7 +32,6 @@ constexpr int kSkew = 64;  // bytes after each row of x: rows g and g + 1 lie in
 constexpr int kStageBytes = kRows * kStageK * 2;
 constexpr int kMostStages = 6;  // of the ring
 constexpr int kInFlight = 4;    // requested and not yet arrived; 2 to 6 were measured to be the same
-constexpr int kMostShared = 227 * 1024;
 constexpr int kBarrierBytes = 128;
 
 struct Bf16Args {
@@ -317,15 +316,15 @@ Status launch_columns(Bf16Args& a, int runs, const Launch& how) {
   if (!active_kernels().ring)
     return launch(linear_bf16_registers<kColumnTiles>, {blocks, kWarps * 32}, how, "linear_bf16_registers", a);
   static const cudaError_t kReady =
-      cudaFuncSetAttribute(linear_bf16<kColumnTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostShared);
+      cudaFuncSetAttribute(linear_bf16<kColumnTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostSharedBytes);
   HB_TRY(check(kReady, "shared memory of linear_bf16"));
   constexpr int kSums = 2 * static_cast<int>(sizeof(WarpSums<kColumnTiles>));
   const auto stages_beside = [&](int x_pitch) {
-    return std::min(kMostStages, (kMostShared - kSums - ring_offset(x_pitch, a.columns)) / kStageBytes);
+    return std::min(kMostStages, (kMostSharedBytes - kSums - ring_offset(x_pitch, a.columns)) / kStageBytes);
   };
   // x in shared memory where that leaves a ring.
   a.x_pitch = (a.k * 2 + 127) / 128 * 128 + kSkew;
-  if (static_cast<int64_t>(a.x_pitch) * a.columns > kMostShared / 2 || stages_beside(a.x_pitch) < 3) a.x_pitch = 0;
+  if (static_cast<int64_t>(a.x_pitch) * a.columns > kMostSharedBytes / 2 || stages_beside(a.x_pitch) < 3) a.x_pitch = 0;
   a.stages = stages_beside(a.x_pitch);
   a.inflight = std::min(a.stages, kInFlight);
   const int shared = ring_offset(a.x_pitch, a.columns) + a.stages * kStageBytes + kSums;

@@ -64,7 +64,7 @@ struct LinearConfig {
   // What the consumers take must be in the block's own allotment (96 a thread at 20 warps), or the block hangs.
   static_assert(kConsumerRegisters == 0 ||
                 (kWarps - kProducerWarps) * kConsumerRegisters + kProducerWarps * kProducerRegisters <= kWarps * 96);
-  static_assert(kSharedBytes <= 227 * 1024, "shared memory of one thread block");
+  static_assert(kSharedBytes <= kMostSharedBytes, "shared memory of one thread block");
   // With room for two, blocks of the next linear that start early share some multiprocessors and leave others idle (a
   // decode step took 2.71 ms, against 2.23).
   static_assert(kSharedBytes > 114 * 1024, "one thread block a multiprocessor");

@@ -56,7 +56,6 @@ namespace {
 
 constexpr int kConsumerWarps = 8;
 constexpr int kThreads = (4 + kConsumerWarps) * 32;
-constexpr int kMostShared = 227 * 1024;
 constexpr int kAtomBytes = 1024;
 constexpr int kRowGroup = 8;  // tiles of rows that run side by side, so that their x^ stays in L2
 
@@ -302,11 +301,11 @@ struct PromptConfig {
   static constexpr int kStageBytes = Weights::kBytes + Weights::kHalves * kHalf;
   static constexpr uint32_t kCopied = Weights::kBulkBytes + Weights::kHalves * kHalf;
   static constexpr int kFullArrivals = 1 + (Weights::kThreads > 1 ? Weights::kThreads : 0);
-  static constexpr int kStages = std::min(8, (kMostShared - 6 * kAtomBytes) / kStageBytes);
+  static constexpr int kStages = std::min(8, (kMostSharedBytes - 6 * kAtomBytes) / kStageBytes);
   static constexpr int kExchange = Weights::kSilu ? 4 * 4 * 8 * 32 : 0;  // store_silu's, after the barriers
   static constexpr int kSharedBytes = kAtomBytes + kStages * kStageBytes + 2 * kStages * 8 + kExchange;
   static constexpr int kFragments = Weights::kHalves * 4;  // k16 of a step
-  static_assert(kStages >= 3 && kSharedBytes <= kMostShared);
+  static_assert(kStages >= 3 && kSharedBytes <= kMostSharedBytes);
   static_assert(Weights::kBytes % kAtomBytes == 0 && kStageBytes % kAtomBytes == 0);
 };
 

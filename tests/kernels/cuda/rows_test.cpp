@@ -394,6 +394,24 @@ TEST(CudaAttention, RefusesOtherHeads) {
   EXPECT_NE(s.message().find("80 dimensions"), std::string::npos) << s.message();
 }
 
+// A row for each rule, of logits [rows][vocab].
+std::vector<Drawn> draw(const std::vector<float>& logits, int vocab, const std::vector<DrawRule>& rules,
+                        const std::vector<int32_t>& positions) {
+  const int rows = static_cast<int>(rules.size());
+  const DeviceBuffer dl = upload(logits), dr = upload(rules), dp = upload(positions),
+                     tokens = device_bytes(kMaxRows * 4), drawn = device_bytes(kMaxRows * sizeof(Drawn));
+  DrawRows a;
+  a.logits = plain_slots(dl, vocab, rows);
+  a.vocab = vocab;
+  a.rules = dr.as<DrawRule>();
+  a.tokens = tokens.as<int32_t>();
+  a.positions = dp.as<int32_t>();
+  a.drawn = drawn.as<Drawn>();
+  const Status s = draw_rows(a, rows, {});
+  if (!s.ok()) throw std::runtime_error(s.message());
+  return download<Drawn>(drawn, kMaxRows);
+}
+
 // Greedy, drawn, min-p and entropy equal the host's sampler bit for bit.
 TEST(CudaDraw, EqualsHostSampler) {
   HB_NEED_DEVICE();
@@ -415,17 +433,7 @@ TEST(CudaDraw, EqualsHostSampler) {
                          {}});
         positions.push_back(m * 37 + round);
       }
-      const DeviceBuffer dl = upload(logits), dr = upload(rules), dp = upload(positions),
-                         tokens = device_bytes(kMaxRows * 4), drawn = device_bytes(kMaxRows * sizeof(Drawn));
-      DrawRows a;
-      a.logits = plain_slots(dl, vocab, rows);
-      a.vocab = vocab;
-      a.rules = dr.as<DrawRule>();
-      a.tokens = tokens.as<int32_t>();
-      a.positions = dp.as<int32_t>();
-      a.drawn = drawn.as<Drawn>();
-      HB_OK(draw_rows(a, rows, {}));
-      const auto got = download<Drawn>(drawn, kMaxRows);
+      const auto got = draw(logits, vocab, rules, positions);
       for (int m = 0; m < rows; ++m) {
         std::vector<float> row(logits.begin() + static_cast<std::ptrdiff_t>(m) * vocab,
                                logits.begin() + static_cast<std::ptrdiff_t>(m + 1) * vocab);
@@ -462,17 +470,7 @@ TEST(CudaDraw, TruncatesAsTheHostSampler) {
       rule.top_k = std::array{0, 1, 20, 100, 40, 0, 100000, 3}[static_cast<size_t>(m)];
       rule.top_p = std::array{0.9f, 1.0f, 1.0f, 0.5f, 0.95f, 0.999f, 0.3f, 0.01f}[static_cast<size_t>(m)];
     }
-    const DeviceBuffer dl = upload(logits), dr = upload(rules), dp = upload(std::vector<int32_t>(kMaxRows, 41)),
-                       tokens = device_bytes(kMaxRows * 4), drawn = device_bytes(kMaxRows * sizeof(Drawn));
-    DrawRows a;
-    a.logits = plain_slots(dl, vocab, kRows);
-    a.vocab = vocab;
-    a.rules = dr.as<DrawRule>();
-    a.tokens = tokens.as<int32_t>();
-    a.positions = dp.as<int32_t>();
-    a.drawn = drawn.as<Drawn>();
-    HB_OK(draw_rows(a, kRows, {}));
-    const auto got = download<Drawn>(drawn, kMaxRows);
+    const auto got = draw(logits, vocab, rules, std::vector<int32_t>(kMaxRows, 41));
     Sampler sampler(vocab);
     for (int m = 0; m < kRows; ++m) {
       const DrawRule& rule = rules[static_cast<size_t>(m)];
